@@ -1,0 +1,6 @@
+"""Calling an agent: the async client, and how it reaches the agent."""
+
+from aguia.client.agent import Agent, HttpAgent, RunStream
+from aguia.client.transports import Answer, HttpTransport, Timeouts, Transport
+
+__all__ = ["Agent", "Answer", "HttpAgent", "HttpTransport", "RunStream", "Timeouts", "Transport"]

@@ -1,0 +1,319 @@
+"""The async client: one agent, one thread.
+
+`HttpAgent` is what most programs need. `Agent` is the same over any transport.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import httpx
+import msgspec
+
+from aguia.client.transports import HttpTransport, Timeouts, Transport
+from aguia.consumer import Consumer
+from aguia.conversation import Conversation, Messages
+from aguia.pipeline.enforcement import enforce_input, enforce_list
+from aguia.pipeline.middleware import Middleware
+from aguia.protocol.common import PROTOCOL_VERSION, UNSET
+from aguia.protocol.content import ContentPart
+from aguia.protocol.errors import InvalidInput, ProtocolWarning
+from aguia.protocol.events import Event, RunErrorEvent
+from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
+from aguia.protocol.messages import ActivityMessage, Message, ToolCall, UserMessage
+from aguia.protocol.outcomes import Interrupt, RunFinishedOutcome, TokenUsage
+
+__all__ = ["Agent", "HttpAgent", "RunStream"]
+
+
+class Agent:
+    """An agent, and the one thread that is held with it.
+
+    Args:
+        transport: how the agent is reached.
+        thread_id: names the conversation; made up when it isn't given.
+        messages, state: what the thread starts from.
+        tools, context: offered to the agent with every run, unless `run` says otherwise.
+        middleware: sees each event before enforcement (`aguia.pipeline.middleware`).
+        on_warning: is called with each `ProtocolWarning`; see `Consumer`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        thread_id: str | None = None,
+        messages: Iterable[Message | dict[str, Any]] = (),
+        state: Any = UNSET,
+        tools: Iterable[Tool | dict[str, Any]] = (),
+        context: Iterable[Context | dict[str, Any]] = (),
+        middleware: Sequence[Middleware] = (),
+        on_warning: Callable[[ProtocolWarning], None] | None = None,
+    ) -> None:
+        self.thread_id = thread_id or f"thread-{uuid4().hex}"
+        self._transport = transport
+        self._middleware = tuple(middleware)
+        self._on_warning = on_warning
+        # A consumer that has read nothing yet judges and holds what the thread starts from.
+        self._conversation = Consumer(
+            messages=messages, state=state, on_warning=on_warning
+        ).conversation
+        self._tools = enforce_list(tools, Tool, self._warn, "/tools")
+        self._context = enforce_list(context, Context, self._warn, "/context")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Release the transport; the thread stays readable."""
+        await self._transport.close()
+
+    @property
+    def conversation(self) -> Conversation:
+        """The thread as the events so far have left it."""
+        return self._conversation
+
+    @property
+    def messages(self) -> Messages:
+        """The messages of the thread, a live view."""
+        return self._conversation.messages
+
+    @property
+    def state(self) -> Any:
+        """The shared state."""
+        return self._conversation.state
+
+    @property
+    def outcome(self) -> RunFinishedOutcome | None:
+        """How the last run finished; None when it failed or was cut off (RUN-9)."""
+        return self._conversation.outcome
+
+    @property
+    def error(self) -> RunErrorEvent | None:
+        """The last run's own report of its failure (RUN-8)."""
+        return self._conversation.error
+
+    @property
+    def result(self) -> Any:
+        """The value that the last run returned, or `UNSET`."""
+        return self._conversation.result
+
+    @property
+    def usage(self) -> list[TokenUsage]:
+        """The token usage that the last run reported (USE-1)."""
+        return self._conversation.usage
+
+    @property
+    def interrupts(self) -> list[Interrupt]:
+        """What has to be answered before the thread goes on (INT-2)."""
+        return self._conversation.interrupts
+
+    @property
+    def pending_tool_calls(self) -> list[ToolCall]:
+        """The calls of the last run that nobody has answered (FRONT-4)."""
+        return self._conversation.pending_tool_calls
+
+    def run(
+        self,
+        content: str
+        | Sequence[ContentPart]
+        | Message
+        | Sequence[Message | dict[str, Any]]
+        | dict[str, Any]
+        | None = None,
+        *,
+        tools: Iterable[Tool | dict[str, Any]] | None = None,
+        context: Iterable[Context | dict[str, Any]] | None = None,
+        forwarded_props: Any = UNSET,
+        resume: Iterable[ResumeEntry | dict[str, Any]] | None = None,
+        run_id: str | None = None,
+    ) -> "RunStream":
+        """Start a run: iterate what is returned for its events.
+
+        Args:
+            content: what the user says (text, or content parts), or messages to append to the
+                thread; None runs the thread as it stands.
+            tools, context: in place of the agent's own.
+            forwarded_props: passed to the agent untouched.
+            resume: the answers to every open interrupt.
+            run_id: names the run; made up when it isn't given.
+
+        Raises `InvalidInput`, before anything is sent, for a malformed input (PROC-11) and for
+        an interrupt that is not covered or has expired (INT-2, INT-3). While being iterated:
+        `InputRejected`, a `TransportError`, a `ProtocolViolation` or `TruncatedRun`. A run that
+        reports its own failure raises nothing: its `RunErrorEvent` is delivered and kept in
+        `error` (RUN-8).
+        """
+        held = [*self.messages, *self._said(content)]
+        answers = (
+            enforce_list(resume, ResumeEntry, self._warn, "/resume") if resume is not None else []
+        )
+        self._check_resume(answers)
+        state = self.state
+        run_input = RunAgentInput(
+            thread_id=self.thread_id,
+            run_id=run_id or f"run-{uuid4().hex}",
+            protocol_version=PROTOCOL_VERSION,
+            # Activity is the application's own rendering and never travels back (ACT-4).
+            messages=[message for message in held if not isinstance(message, ActivityMessage)],
+            state=UNSET if state is None else state,
+            # Agents from before 1.0 require these members, empty or not.
+            tools=self._tools if tools is None else enforce_list(tools, Tool, self._warn, "/tools"),
+            context=self._context
+            if context is None
+            else enforce_list(context, Context, self._warn, "/context"),
+            forwarded_props={} if forwarded_props is UNSET else forwarded_props,
+            resume=answers or UNSET,
+        )
+        return RunStream(self, enforce_input(run_input, self._warn), held)
+
+    def _said(self, content: Any) -> list[Message]:
+        if content is None:
+            return []
+        if isinstance(content, str):
+            return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
+        if isinstance(content, Message | dict):
+            content = [content]
+        items = list(content)
+        if items and all(isinstance(item, ContentPart) for item in items):
+            return [UserMessage(id=f"msg-{uuid4().hex}", content=items)]
+        return enforce_list(items, Message, self._warn, "/messages")
+
+    def _check_resume(self, answers: list[ResumeEntry]) -> None:
+        by_id = {entry.interrupt_id: entry for entry in answers}
+        for interrupt in self.interrupts:
+            entry = by_id.get(interrupt.id)
+            if entry is None:
+                raise InvalidInput(
+                    f"the interrupt '{interrupt.id}' is open and has no answer; resolve or "
+                    "cancel it",
+                    rule="INT-2",
+                    path="/resume",
+                )
+            if entry.status == "resolved" and _expired(interrupt):
+                raise InvalidInput(
+                    f"the interrupt '{interrupt.id}' expired at {interrupt.expires_at}; it can "
+                    "only be cancelled",
+                    rule="INT-3",
+                    path="/resume",
+                )
+
+    def _warn(self, warning: ProtocolWarning) -> None:
+        if self._on_warning is not None:
+            self._on_warning(warning)
+
+    async def _events(self, run_input: RunAgentInput, held: list[Message]) -> AsyncIterator[Event]:
+        async with self._transport.open(run_input) as answer:
+            consumer = Consumer(
+                run_input,
+                messages=held,
+                state=self.state,
+                interrupts=self.interrupts,
+                content_type=answer.content_type,
+                middleware=self._middleware,
+                on_warning=self._on_warning,
+            )
+            # Only an input that was accepted becomes part of the thread.
+            self._conversation = consumer.conversation
+            async for chunk in answer.body:
+                for event in consumer.receive(chunk):
+                    yield event
+            for event in consumer.end():
+                yield event
+
+
+class RunStream(AsyncIterator[Event]):
+    """One run under way: an async iterator of its events.
+
+    Attributes:
+        input: the run input that is sent.
+    """
+
+    def __init__(self, agent: Agent, input: RunAgentInput, held: list[Message]) -> None:
+        self.input = input
+        self._events = agent._events(input, held)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop reading: the connection closes, and what arrived stays in the thread."""
+        close = getattr(self._events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+class HttpAgent(Agent):
+    """An agent at a URL. See `Agent` for what they have in common.
+
+    Args:
+        url: where the agent answers.
+        headers: sent with every request.
+        timeouts: how long to wait for what.
+        client: an `httpx.AsyncClient` of the caller's, with its proxies, certificates and
+            authentication; it stays open when the agent is closed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeouts: Timeouts | None = None,
+        client: httpx.AsyncClient | None = None,
+        thread_id: str | None = None,
+        messages: Iterable[Message | dict[str, Any]] = (),
+        state: Any = UNSET,
+        tools: Iterable[Tool | dict[str, Any]] = (),
+        context: Iterable[Context | dict[str, Any]] = (),
+        middleware: Sequence[Middleware] = (),
+        on_warning: Callable[[ProtocolWarning], None] | None = None,
+    ) -> None:
+        super().__init__(
+            HttpTransport(url, headers=headers, timeouts=timeouts, client=client),
+            thread_id=thread_id,
+            messages=messages,
+            state=state,
+            tools=tools,
+            context=context,
+            middleware=middleware,
+            on_warning=on_warning,
+        )
+        self.url = url
+
+
+def _expired(interrupt: Interrupt) -> bool:
+    """Whether `expires_at`, read as a date, is now or earlier; what is no date never expires."""
+    if interrupt.expires_at is UNSET:
+        return False
+    try:
+        moment = msgspec.convert(interrupt.expires_at, datetime, strict=False)
+    except msgspec.ValidationError:
+        return False
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment <= datetime.now(UTC)

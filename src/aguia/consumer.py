@@ -1,0 +1,292 @@
+"""The reading side, sans I/O: bytes in, trusted events and a conversation out.
+
+`Consumer` runs every event through the whole processing model in its order (PROC-7): framing,
+strict decode, and where that fails compatibility and enforcement; then chunk expansion,
+verification and the conversation. It performs no input or output and needs no event loop.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from aguia.codec import sse
+from aguia.codec.json import (
+    MAX_DEPTH,
+    STRICT_FAILURES,
+    copy_value,
+    decode_event,
+    nests_deeper_than,
+    parse_object,
+)
+from aguia.conversation import Conversation
+from aguia.pipeline.chunks import CHUNKS, ChunkExpander
+from aguia.pipeline.compatibility import Compatibility
+from aguia.pipeline.enforcement import enforce_event, enforce_input, enforce_list
+from aguia.pipeline.middleware import Middleware, run_middleware
+from aguia.pipeline.text import TextJoiner
+from aguia.pipeline.verification import Phase, Verifier
+from aguia.pipeline.versions import judge_producer
+from aguia.protocol.common import UNSET
+from aguia.protocol.errors import (
+    DecodeError,
+    MalformedEvent,
+    ProtocolViolation,
+    ProtocolWarning,
+    TruncatedRun,
+)
+from aguia.protocol.events import BaseEvent, Event, RunStartedEvent
+from aguia.protocol.input import RunAgentInput
+from aguia.protocol.messages import Message
+from aguia.protocol.outcomes import Interrupt
+
+__all__ = ["Consumer"]
+
+_logger: Final = logging.getLogger("aguia")
+
+
+class Consumer:
+    """Reads one stream of events and builds the conversation from it.
+
+    Args:
+        input: the run input that the stream answers, if it is known: what the thread holds
+            and the state that deltas amend come from it, unless the next two say otherwise.
+        messages: what the thread holds already, in place of the input's messages.
+        state: the state that the run starts from, in place of the input's.
+        interrupts: those that an earlier run left open (CONV-4).
+        content_type: of the body that `receive` is given.
+        middleware: callables that see each event before enforcement; see
+            `aguia.pipeline.middleware`.
+        peer_version: the version of a peer that is known to be old; not used yet.
+        on_warning: is called with each `ProtocolWarning`. Warnings go to the `aguia` logger
+            as well; `logging.getLogger("aguia").setLevel(logging.ERROR)` silences that.
+        max_event_bytes, max_depth: the largest event, and its deepest nesting, that is read.
+
+    Raises `ValueError` for a content type that it can't read and `InvalidInput` for plain
+    values that are no valid wire values.
+
+    What was delivered before a violation has been yielded and applied before the exception
+    is raised; afterwards every call raises that violation again.
+    """
+
+    def __init__(
+        self,
+        input: RunAgentInput | dict[str, Any] | None = None,
+        *,
+        messages: Iterable[Message | dict[str, Any]] = (),
+        state: Any = UNSET,
+        interrupts: Iterable[Interrupt] = (),
+        content_type: str = sse.CONTENT_TYPE,
+        middleware: Sequence[Middleware] = (),
+        peer_version: str | None = None,
+        on_warning: Callable[[ProtocolWarning], None] | None = None,
+        max_event_bytes: int = sse.MAX_FRAME,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        media_type = content_type.split(";", 1)[0].strip().lower()
+        if media_type != sse.CONTENT_TYPE:
+            raise ValueError(f"can't read the content type {media_type!r}, only {sse.CONTENT_TYPE}")
+        self._on_warning = on_warning
+        self._index = -1
+        request = enforce_input(input, self._warn) if input is not None else None
+        held = enforce_list(messages, Message, self._warn, "/messages")
+        if request is not None:
+            held = held or list(request.messages)
+            if state is UNSET:
+                state = {} if request.state is UNSET else request.state
+        self.peer_version = peer_version
+        self._max_event_bytes = max_event_bytes
+        self._max_depth = max_depth
+        self._framing = sse.SseDecoder(max_event_bytes)
+        self._compatibility = Compatibility()
+        self._middleware = tuple(middleware)
+        self._chunks = ChunkExpander()
+        self._text = TextJoiner()
+        self._verifier = Verifier(
+            self._warn,
+            thread_id=request.thread_id if request is not None else None,
+            run_id=request.run_id if request is not None else None,
+        )
+        self.conversation = Conversation(held, state, interrupts=interrupts, warn=self._warn)
+        self._frames: deque[bytes | Event | dict[str, Any]] = deque()
+        self._current: Iterator[Event] | None = None
+        self._ended = False
+        self._failure: ProtocolViolation | None = None
+
+    def receive(self, data: bytes) -> Iterator[Event]:
+        """Take the next bytes of the body, split anyhow; iterate the events they complete.
+
+        The events come expanded, verified and already applied to the conversation. What an
+        abandoned iteration leaves over comes first out of the next call's. Raises a
+        `ProtocolViolation` while being iterated.
+        """
+        self._frames.extend(self._framing.feed(data))
+        return self._drain(self._framing.check)
+
+    def receive_event(self, event: Event | dict[str, Any]) -> Iterator[Event]:
+        """Take the next event as a typed value or as plain JSON; iterate like `receive`.
+
+        A plain value is copied, so the caller may go on changing it.
+        """
+        self._frames.append(event)
+        return self._drain(None)
+
+    def end(self) -> Iterator[Event]:
+        """Take note that the body has ended; iterate the last events, if any.
+
+        Raises `TruncatedRun` while being iterated when no terminal event has come (RUN-11).
+        """
+        rest = self._framing.end()
+        if rest is not None and self._failure is None:
+            try:
+                parse_object(rest, self._max_depth)
+            except DecodeError:
+                pass  # the body broke off in the middle of an event
+            else:
+                self._frames.append(rest)
+        return self._drain(self._finish)
+
+    def _finish(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._verifier.phase is Phase.ACTIVE:
+            raise TruncatedRun(
+                f"the stream ended after event {self._index} and the run "
+                f"'{self.conversation.run_id}' had not ended"
+            )
+        if self._verifier.phase is Phase.BEFORE:
+            raise TruncatedRun("the stream ended before any event had come")
+        self._verifier.end()
+
+    def _drain(self, at_end: Callable[[], None] | None) -> Iterator[Event]:
+        if self._failure is not None:
+            raise self._failure
+        check = self._verifier.check
+        apply = self.conversation.apply
+        frames = self._frames
+        try:
+            while True:
+                if self._current is not None:
+                    for event in self._current:
+                        check(event)
+                        apply(event)
+                        yield event
+                    self._current = None
+                if not frames:
+                    break
+                frame = frames.popleft()
+                self._index += 1
+                if type(frame) is not bytes:
+                    self._current = self._from_program(frame)
+                    continue
+                if len(frame) > self._max_depth:
+                    self._check_size(frame)
+                try:
+                    event = decode_event(frame)
+                except STRICT_FAILURES:
+                    self._current = self._from_frame(frame)
+                    continue
+                kind = type(event)
+                if (
+                    self._middleware
+                    or self._chunks
+                    or self._text
+                    or kind in CHUNKS
+                    or kind is RunStartedEvent
+                ):
+                    self._current = self._from_typed(event)
+                    continue
+                check(event)
+                apply(event)
+                yield event
+            if at_end is not None:
+                at_end()
+        except ProtocolViolation as error:
+            if error.index is None:
+                error.index = max(self._index, 0)
+            self._failure = error
+            raise
+
+    def _check_size(self, frame: bytes) -> None:
+        if len(frame) > self._max_event_bytes:
+            raise DecodeError(f"an event is larger than {self._max_event_bytes} bytes", rule=None)
+        if nests_deeper_than(frame, self._max_depth):
+            raise DecodeError(f"the frame nests deeper than {self._max_depth} levels", rule=None)
+
+    # From what came in to events that verification can judge
+
+    def _from_frame(self, frame: bytes) -> Iterator[Event]:
+        yield from self._from_raw(parse_object(frame, self._max_depth))
+
+    def _from_program(self, value: Any) -> Iterator[Event]:
+        try:
+            if isinstance(value, BaseEvent):
+                # A typed value is only as good as who made it: attributes aren't checked then.
+                value = msgspec.to_builtins(value)
+            raw = copy_value(value, self._max_depth)
+        except (ValueError, TypeError) as error:
+            raise MalformedEvent(str(error), rule="PROC-3", path="") from None
+        if not isinstance(raw, dict):
+            raise DecodeError("an event is a JSON object", rule="EVT-1")
+        try:
+            event: Event = msgspec.convert(raw, Event)
+        except msgspec.ValidationError:
+            yield from self._from_raw(raw)
+        else:
+            yield from self._from_typed(event, whole=False)
+
+    def _from_raw(self, raw: dict[str, Any]) -> Iterator[Event]:
+        for translated in self._compatibility.translate(raw):
+            for item in run_middleware(self._middleware, translated):
+                yield from self._enforced(item)
+
+    def _from_typed(self, event: Event, *, whole: bool = True) -> Iterator[Event]:
+        if not self._middleware:
+            yield from self._expanded(event, whole=whole)
+            return
+        for item in run_middleware(self._middleware, event):
+            if item is event:
+                yield from self._expanded(event, whole=whole)
+            else:
+                yield from self._enforced(item)
+
+    def _enforced(self, item: Event | dict[str, Any]) -> Iterator[Event]:
+        raw = item if isinstance(item, dict) else msgspec.to_builtins(item)
+        event = enforce_event(raw, self._warn)
+        if event is not None:
+            yield from self._expanded(event, whole=False)
+
+    def _expanded(self, event: Event, *, whole: bool) -> Iterator[Event]:
+        """Expand chunks; `whole` promises that no text in the event is half a character."""
+        if isinstance(event, RunStartedEvent):
+            self._text.forget()
+            warning = (
+                judge_producer(event.protocol_version)
+                if event.protocol_version is not UNSET
+                else None
+            )
+            if warning is not None:
+                self._warn(
+                    ProtocolWarning(
+                        stage="compatibility",
+                        rule="VER-2",
+                        event_type=event.type,
+                        path="/protocolVersion",
+                        message=warning,
+                    )
+                )
+        for expanded in self._chunks.expand(event):
+            if whole and not self._text:
+                yield expanded
+            else:
+                yield from self._text.join(expanded)
+
+    def _warn(self, warning: ProtocolWarning) -> None:
+        if warning.index is None and self._index >= 0:
+            warning = msgspec.structs.replace(warning, index=self._index)
+        _logger.warning("%s", warning)
+        if self._on_warning is not None:
+            self._on_warning(warning)

@@ -1,0 +1,183 @@
+"""The messages of a thread while events build them.
+
+A message handed out is immutable. What arrives for it is gathered beside it and becomes a new
+value when somebody looks, so that a delta costs the same in a short message and in a long one,
+and whoever holds an earlier value keeps it unchanged.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import msgspec
+
+from aguia.protocol.common import UNSET, Metadata, UnsetType
+from aguia.protocol.content import ContentPart, TextPart
+from aguia.protocol.messages import AssistantMessage, Message, ToolCall
+
+__all__ = ["CallEntry", "Entry", "Messages"]
+
+
+class CallEntry:
+    """One tool call: its value so far, and the arguments that arrived since."""
+
+    __slots__ = ("_base", "_changes", "_text", "entry")
+
+    def __init__(self, call: ToolCall, entry: "Entry") -> None:
+        self.entry = entry
+        self._base = call
+        self._text: list[str] = []
+        self._changes: dict[str, Any] = {}
+
+    def append(self, delta: str) -> None:
+        """Add to the text of the arguments."""
+        self._text.append(delta)
+        self.entry.touched = True
+
+    def change(self, **members: Any) -> None:
+        """Set members of the call."""
+        self._changes.update(members)
+        self.entry.touched = True
+
+    def merge_metadata(self, metadata: Metadata) -> None:
+        """Merge key by key, the last write winning, into the call itself (META-1)."""
+        self.change(metadata=_merged(self._changes.get("metadata", self._base.metadata), metadata))
+
+    @property
+    def value(self) -> ToolCall:
+        """The call as it is now."""
+        if self._text:
+            function = self._changes.get("function", self._base.function)
+            self._changes["function"] = msgspec.structs.replace(
+                function, arguments=function.arguments + "".join(self._text)
+            )
+            self._text.clear()
+        if self._changes:
+            self._base = msgspec.structs.replace(self._base, **self._changes)
+            self._changes.clear()
+        return self._base
+
+    def rename(self, name: str) -> None:
+        """Give the call another tool's name."""
+        self.change(function=msgspec.structs.replace(self.value.function, name=name))
+
+
+class Entry:
+    """One message of the thread: its value so far, and what arrived since."""
+
+    __slots__ = ("_base", "_changes", "_text", "calls", "touched")
+
+    def __init__(self, message: Message) -> None:
+        self.set(message)
+
+    def set(self, message: Message) -> None:
+        """Become this message."""
+        self._base = message
+        self._text: list[str] = []
+        self._changes: dict[str, Any] = {}
+        self.calls: list[CallEntry] = []
+        self.touched = False
+        if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
+            self.calls = [CallEntry(call, self) for call in message.tool_calls]
+
+    @property
+    def id(self) -> str:
+        """The message's id, which never changes."""
+        return self._base.id
+
+    @property
+    def role(self) -> str:
+        """The message's role, which changes only by `set`."""
+        return self._base.role
+
+    def append(self, delta: str) -> None:
+        """Add to the text of the message."""
+        self._text.append(delta)
+        self.touched = True
+
+    def change(self, **members: Any) -> None:
+        """Set members of the message."""
+        self._changes.update(members)
+        self.touched = True
+
+    def merge_metadata(self, metadata: Metadata) -> None:
+        """Merge key by key, the last write winning, without recursion (META-1)."""
+        self.change(metadata=_merged(self._changes.get("metadata", self._base.metadata), metadata))
+
+    def add_call(self, call: ToolCall) -> CallEntry:
+        """Append a tool call to this assistant message."""
+        entry = CallEntry(call, self)
+        self.calls.append(entry)
+        self.touched = True
+        return entry
+
+    @property
+    def value(self) -> Message:
+        """The message as it is now."""
+        if not self.touched:
+            return self._base
+        self.touched = False
+        changes, self._changes = self._changes, {}
+        if self._text:
+            changes["content"] = _extended(getattr(self._base, "content", UNSET), self._text)
+            self._text = []
+        if self.calls:
+            changes["tool_calls"] = [call.value for call in self.calls]
+        self._base = msgspec.structs.replace(self._base, **changes)
+        return self._base
+
+
+class Messages(Sequence[Message]):
+    """The messages of a conversation, in order: a live view, equal to a list of its elements.
+
+    `list(messages)` takes a copy that stays as it is; so does every single message.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        if isinstance(index, slice):
+            return [entry.value for entry in self._entries[index]]
+        return self._entries[index].value
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Message]:
+        for entry in self._entries:
+            yield entry.value
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Sequence) and not isinstance(other, str):
+            return len(self) == len(other) and all(
+                mine == theirs for mine, theirs in zip(self, other, strict=True)
+            )
+        return NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+def _merged(old: Metadata | UnsetType, new: Metadata) -> Metadata:
+    return {**new} if old is UNSET else {**old, **new}
+
+
+def _extended(
+    content: str | list[ContentPart] | UnsetType, deltas: list[str]
+) -> str | list[ContentPart]:
+    text = "".join(deltas)
+    if isinstance(content, list):
+        # Text that is streamed on to a message of parts becomes its last part.
+        if content and isinstance(content[-1], TextPart):
+            last = msgspec.structs.replace(content[-1], text=content[-1].text + text)
+            return [*content[:-1], last]
+        return [*content, TextPart(text=text)]
+    return text if content is UNSET else content + text

@@ -1,0 +1,221 @@
+"""The writing side, sans I/O: intentions in, only conforming events out.
+
+`Producer` holds one run. What is asked of it is judged by the state machine that the reading
+side uses; what the rules forbid raises where it was asked for, and nothing has been emitted
+then. It performs no input or output: whoever drives it sends the events that it returns.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from aguia.codec.json import STRICT_FAILURES, copy_value, decode_event, encode
+from aguia.conversation.patch import PatchTarget
+from aguia.pipeline.chunks import ChunkExpander
+from aguia.pipeline.enforcement import enforce_event
+from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
+from aguia.protocol.common import PROTOCOL_VERSION, UNSET
+from aguia.protocol.errors import MalformedEvent, ProtocolWarning, SequenceViolation
+from aguia.protocol.events import (
+    Event,
+    ReasoningEndEvent,
+    ReasoningMessageEndEvent,
+    RunErrorEvent,
+    RunFinishedEvent,
+    RunStartedEvent,
+    StateDeltaEvent,
+    StateSnapshotEvent,
+    StepFinishedEvent,
+    SubagentFinishedEvent,
+    TextMessageEndEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from aguia.protocol.input import RunAgentInput
+from aguia.protocol.outcomes import RunFinishedOutcome, RunFinishedSuccessOutcome, TokenUsage
+
+__all__ = ["Producer"]
+
+_logger: Final = logging.getLogger("aguia")
+
+
+class Producer:
+    """One run of an agent, as the events that it may emit.
+
+    Args:
+        input: the run input that is being answered.
+
+    Every method that emits returns the events to send, in order, and raises
+    `SequenceViolation` or `MalformedEvent`, with the rule's id, for what may not be sent.
+    """
+
+    def __init__(self, input: RunAgentInput) -> None:
+        self.input = input
+        self._verifier = Verifier(_log)
+        self._chunks = ChunkExpander()
+        self._state = PatchTarget({} if input.state is UNSET else copy_value(input.state))
+        self._unanswered: dict[str, None] = {}
+        self._answered: set[str] = set()
+
+    @property
+    def state(self) -> Any:
+        """The state as the consumer holds it after everything emitted so far."""
+        return self._state.value
+
+    @property
+    def ended(self) -> bool:
+        """Whether the terminal event has been emitted."""
+        return self._verifier.phase in (Phase.FINISHED, Phase.FAILED)
+
+    @property
+    def pending_tool_call_ids(self) -> list[str]:
+        """The calls made in this run that have no result in it, in order (FRONT-3)."""
+        return list(self._unanswered)
+
+    def is_open(self, family: Family, id_: str) -> bool:
+        """Whether the item has been opened and not closed."""
+        return any(item.family is family and item.id == id_ for item in self.open_items())
+
+    def open_items(self) -> list[OpenItem]:
+        """Everything that is open, in the order in which it was opened."""
+        return self._verifier.open_items()
+
+    def start(self) -> list[Event]:
+        """Open the run (RUN-2, VER-1)."""
+        return self._emit(
+            RunStartedEvent(
+                thread_id=self.input.thread_id,
+                run_id=self.input.run_id,
+                protocol_version=PROTOCOL_VERSION,
+            )
+        )
+
+    def emit(self, event: Event) -> list[Event]:
+        """Emit an event that this package has built, so that its structure is right."""
+        return self._emit(event)
+
+    def emit_foreign(self, event: Event | Mapping[str, Any]) -> list[Event]:
+        """Emit an event that a program has built, typed or as plain JSON.
+
+        Its structure is judged like a peer's: members that the protocol does not describe are
+        removed with a warning, malformed ones raise `MalformedEvent`, and so does a type that
+        the protocol does not describe (PROC-13). Chunks come out expanded.
+        """
+        return [
+            emitted
+            for expanded in self._chunks.expand(_checked(event))
+            for emitted in self._emit(expanded)
+        ]
+
+    def finish(
+        self,
+        outcome: RunFinishedOutcome | None = None,
+        *,
+        result: Any = UNSET,
+        usage: Iterable[TokenUsage] = (),
+    ) -> list[Event]:
+        """Close what is open, the last opened first, and the run (RUN-5).
+
+        Without an outcome the run succeeded; the calls it leaves unanswered are named.
+        """
+        events = self.close_all()
+        if outcome is None:
+            pending = self.pending_tool_call_ids
+            outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=pending or UNSET)
+        events += self._emit(
+            RunFinishedEvent(
+                thread_id=self.input.thread_id,
+                run_id=self.input.run_id,
+                outcome=outcome,
+                result=result,
+                usage=list(usage) or UNSET,
+            )
+        )
+        return events
+
+    def fail(
+        self, message: str, code: str | None = None, *, usage: Iterable[TokenUsage] = ()
+    ) -> list[Event]:
+        """End the run as failed, together with whatever is open (RUN-7)."""
+        return self._emit(
+            RunErrorEvent(
+                message=message,
+                code=UNSET if code is None else code,
+                usage=list(usage) or UNSET,
+            )
+        )
+
+    def close_all(self) -> list[Event]:
+        """Close whatever is open, the last opened first."""
+        events: list[Event] = []
+        for item in reversed(self.open_items()):
+            events += self._emit(_closing(item))
+        return events
+
+    def _emit(self, event: Event) -> list[Event]:
+        if isinstance(event, StateDeltaEvent):
+            self._check_delta(event)
+        self._verifier.check(event)
+        match event:
+            case ToolCallStartEvent():
+                if event.tool_call_id not in self._answered:
+                    self._unanswered[event.tool_call_id] = None
+            case ToolCallResultEvent():
+                self._unanswered.pop(event.tool_call_id, None)
+                self._answered.add(event.tool_call_id)
+            case StateSnapshotEvent():
+                self._state.replace(event.snapshot)
+            case StateDeltaEvent():
+                self._state.apply(event.delta)
+        return [event]
+
+    def _check_delta(self, event: StateDeltaEvent) -> None:
+        if self._verifier.phase is not Phase.ACTIVE:
+            raise SequenceViolation(
+                "the run has ended" if self.ended else "the run has not begun",
+                rule="RUN-6" if self.ended else "RUN-1",
+                event_type=event.type,
+            )
+
+
+def _closing(item: OpenItem) -> Event:
+    match item.family:
+        case Family.MESSAGE:
+            return TextMessageEndEvent(message_id=item.id, subagent_run_id=item.owner)
+        case Family.TOOL_CALL:
+            return ToolCallEndEvent(tool_call_id=item.id, subagent_run_id=item.owner)
+        case Family.SPAN:
+            return ReasoningEndEvent(message_id=item.id, subagent_run_id=item.owner)
+        case Family.REASONING:
+            return ReasoningMessageEndEvent(message_id=item.id, subagent_run_id=item.owner)
+        case Family.STEP:
+            return StepFinishedEvent(step_name=item.id, subagent_run_id=item.owner)
+        case Family.SUBAGENT:
+            return SubagentFinishedEvent(subagent_run_id=item.id)
+    raise TypeError(f"{item.family} is never open")
+
+
+def _checked(event: Event | Mapping[str, Any]) -> Event:
+    raw: Any = event if isinstance(event, Mapping) else msgspec.to_builtins(event)
+    try:
+        copied = copy_value(raw)
+    except ValueError as error:
+        raise MalformedEvent(str(error), rule="PROC-3", path="") from None
+    try:
+        return decode_event(encode(copied))
+    except STRICT_FAILURES:
+        typed = enforce_event(copied, _log)
+    if typed is None:
+        raise MalformedEvent(
+            "the protocol does not describe this event; use CUSTOM for your own",
+            rule="PROC-13",
+            event_type=str(copied.get("type"))[:80],
+        )
+    return typed
+
+
+def _log(warning: ProtocolWarning) -> None:
+    _logger.warning("%s", warning)

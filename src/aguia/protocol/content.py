@@ -1,0 +1,96 @@
+"""Content parts and their sources: what a user message or a tool result may carry (TOOL-7)."""
+
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta
+
+from aguia.protocol.common import UNSET, JsonValue, UnsetType, WireStruct
+
+__all__ = [
+    "AudioPart",
+    "ContentPart",
+    "DataSource",
+    "DocumentPart",
+    "FileSource",
+    "ImagePart",
+    "PartSource",
+    "TextPart",
+    "UrlSource",
+    "VideoPart",
+]
+
+
+class DataSource(WireStruct, tag_field="type", tag="data", frozen=True, kw_only=True):
+    """The bytes of a media part, inline as base64."""
+
+    type: ClassVar[Literal["data"]] = "data"
+    value: Annotated[str, Meta(extra_json_schema={"contentEncoding": "base64"})]
+    mime_type: str
+
+
+class UrlSource(WireStruct, tag_field="type", tag="url", frozen=True, kw_only=True):
+    """Where anyone can fetch the bytes of a media part."""
+
+    type: ClassVar[Literal["url"]] = "url"
+    value: str
+    mime_type: str | UnsetType = UNSET
+
+
+class FileSource(WireStruct, tag_field="type", tag="file", frozen=True, kw_only=True):
+    """A handle that a model provider issued; opaque to everyone else (TOOL-12)."""
+
+    type: ClassVar[Literal["file"]] = "file"
+    value: str
+    provider: str | UnsetType = UNSET
+    mime_type: str | UnsetType = UNSET
+
+
+PartSource: TypeAlias = DataSource | UrlSource | FileSource
+
+
+class TextPart(WireStruct, tag_field="type", tag="text", frozen=True, kw_only=True):
+    """A piece of text."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    id: str | UnsetType = UNSET
+    text: str
+    metadata: JsonValue | UnsetType = UNSET
+
+
+class ImagePart(WireStruct, tag_field="type", tag="image", frozen=True, kw_only=True):
+    """An image."""
+
+    type: ClassVar[Literal["image"]] = "image"
+    id: str | UnsetType = UNSET
+    source: PartSource
+    metadata: JsonValue | UnsetType = UNSET
+
+
+class AudioPart(WireStruct, tag_field="type", tag="audio", frozen=True, kw_only=True):
+    """A sound recording."""
+
+    type: ClassVar[Literal["audio"]] = "audio"
+    id: str | UnsetType = UNSET
+    source: PartSource
+    metadata: JsonValue | UnsetType = UNSET
+
+
+class VideoPart(WireStruct, tag_field="type", tag="video", frozen=True, kw_only=True):
+    """A video."""
+
+    type: ClassVar[Literal["video"]] = "video"
+    id: str | UnsetType = UNSET
+    source: PartSource
+    metadata: JsonValue | UnsetType = UNSET
+
+
+class DocumentPart(WireStruct, tag_field="type", tag="document", frozen=True, kw_only=True):
+    """A document, such as a PDF."""
+
+    type: ClassVar[Literal["document"]] = "document"
+    id: str | UnsetType = UNSET
+    source: PartSource
+    metadata: JsonValue | UnsetType = UNSET
+
+
+ContentPart: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
