@@ -1,0 +1,84 @@
+# What scripts/demo, scripts/test and scripts/lock share; sourced, not run.
+#
+# Leaves the caller in the repository's folder. Bash 3.2 (macOS) is enough.
+
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$(pwd -P)
+
+# A virtual environment must see its own packages and nothing else.
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore
+# Versions come from the lock file alone, whatever else the machine's pip is told.
+export PIP_CONSTRAINT=/dev/null PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0
+
+say() { printf '==> %s\n' "$*"; }
+
+fail() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# Sets $python to a Python of 3.11 or newer that can make virtual environments. A command may be
+# there and not work (a version manager's stand-in), so each is tried rather than looked up.
+find_python() {
+    local candidate without_venv=
+    for candidate in python3.11 python3 python3.12 python3.13 python3.14 python; do
+        quietly "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue
+        if quietly "$candidate" -c 'import ensurepip, venv'; then
+            python=$(command -v "$candidate")
+            return
+        fi
+        without_venv=$candidate
+    done
+    if [ -n "$without_venv" ]; then
+        fail "$without_venv cannot make virtual environments: install its venv package" \
+            "(on Debian and Ubuntu: python3-venv)."
+    fi
+    fail "no Python 3.11 or newer found (tried python3, python3.11 to python3.14, python)." \
+        "Install one and run this again."
+}
+
+# environment NAME LOCK: makes or reuses the virtual environment NAME with exactly what LOCK
+# pins, and this project in it as an editable install; puts its commands first on PATH.
+#
+# NAME/made-from says what the packages came from, NAME/project-from what the project was
+# installed from. Each is written last: an environment left half made has none, one made from
+# something else or at another place has a different one, and either way it is made anew.
+environment() {
+    local venv=$root/$1 lock=$2 made_from finds_pip finds_project
+    find_python
+    made_from=$(
+        printf 'place %s\npython %s\n' "$venv" "$("$python" -c 'import sys; print(sys.version)')"
+        cat "$lock"
+    )
+    finds_pip='import pip'
+    finds_project='import importlib.util as i, sys; sys.exit(i.find_spec("aguia") is None)'
+
+    if is_from "$venv/made-from" "$made_from" && quietly "$venv/bin/python" -c "$finds_pip"; then
+        say "Reusing $1 ($lock is unchanged)"
+    else
+        say "Making $1 with $("$python" --version), packages from $lock"
+        rm -rf "$venv"
+        "$python" -m venv "$venv" || fail "$python could not make a virtual environment."
+        "$venv/bin/python" -m pip install -qq --require-hashes --no-deps --only-binary :all: \
+            --no-compile -r "$lock" || fail "the packages of $lock could not be installed."
+        printf '%s\n' "$made_from" >"$venv/made-from"
+    fi
+
+    if ! is_from "$venv/project-from" "$(cat pyproject.toml)" ||
+        ! quietly "$venv/bin/python" -c "$finds_project"; then
+        say "Installing this project into $1 (editable)"
+        rm -f "$venv/project-from"
+        "$venv/bin/python" -m pip install -qq --no-index --no-deps --no-build-isolation \
+            --editable . || fail "the project itself could not be installed."
+        cat pyproject.toml >"$venv/project-from"
+    fi
+    export PATH="$venv/bin:$PATH"
+}
+
+# is_from FILE TEXT: whether FILE is there and holds TEXT.
+is_from() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
+
+quietly() { "$@" >/dev/null 2>&1; }

@@ -1,0 +1,161 @@
+"""The catalogue of rules, and the table of the tests that cite them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import rule_table
+from aguia.protocol.rules import RULES, rule
+from support import REPOSITORY, shared
+
+
+def test_ids_are_unique_and_keyed_by_themselves() -> None:
+    source = (REPOSITORY / "src/aguia/protocol/rules.py").read_text(encoding="utf-8")
+    written = re.findall(r'^ +"([A-Z]+-\d+)",$', source, re.MULTILINE)
+    assert written == list(RULES)
+    assert [each.id for each in RULES.values()] == list(RULES)
+
+
+def test_ids_are_numbered_without_gaps_within_a_family() -> None:
+    numbers: dict[str, list[str]] = {}
+    for each in RULES.values():
+        numbers.setdefault(each.family, []).append(each.id.removeprefix(f"{each.family}-"))
+    for found in numbers.values():
+        assert found == [str(number) for number in range(1, len(found) + 1)]
+
+
+def test_texts_are_one_line() -> None:
+    for each in RULES.values():
+        assert each.text == " ".join(each.text.split())
+        assert each.text[0].isupper() or each.text[0] == "`"
+        assert each.text.endswith(".")
+
+
+def test_a_rule_is_found_by_its_id() -> None:
+    found = rule("CHUNK-7")
+    assert found.id == "CHUNK-7"
+    assert found.family == "CHUNK"
+    assert found.binds == "both"
+    assert found.level == "must"
+    assert found.page == "basic/patterns/streaming"
+
+
+def test_an_unknown_number_is_answered_with_the_family() -> None:
+    with pytest.raises(KeyError, match="'USE-9'.*USE-1, USE-2"):
+        rule("USE-9")
+
+
+def test_an_unknown_family_is_answered_with_the_families() -> None:
+    with pytest.raises(KeyError, match="'CHNK-7'.*PROC, RUN"):
+        rule("CHNK-7")
+
+
+def test_the_catalogue_is_that_of_the_project() -> None:
+    written = shared("protocol.md").read_text(encoding="utf-8")
+    assert re.findall(r"^- ([A-Z]+-\d+) ", written, re.MULTILINE) == list(RULES)
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "scripts"])
+def test_every_cited_rule_exists(folder: str) -> None:
+    unknown = []
+    for path in sorted((REPOSITORY / folder).rglob("*")):
+        if path.suffix not in {".py", ".json", ".mjs", ".js"} or path == Path(__file__).resolve():
+            continue
+        if "node_modules" in path.parts or path.name == "package-lock.json":
+            continue
+        for line, cited in rule_table.ids_in(path.read_text(encoding="utf-8")):
+            if cited not in RULES:
+                unknown.append(f"{path.relative_to(REPOSITORY)}:{line}: {cited}")
+    assert unknown == []
+
+
+def test_what_looks_like_an_id() -> None:
+    text = "CHUNK-7, (RUN-14)\nUTF-8 RFC-6902 X-1 id-PROC-3 PROC-3-x TEXT-1."
+    assert list(rule_table.ids_in(text)) == [(1, "CHUNK-7"), (1, "RUN-14"), (2, "TEXT-1")]
+
+
+MODULE = '''"""About CHUNK-1."""
+
+CASES = ["CHUNK-2"]
+
+# CHUNK-3, as
+# people read it.
+@pytest.mark.parametrize("rule", ["CHUNK-4"])
+def test_one(rule):
+    """CHUNK-5: text. CHUNK-5 again."""
+
+async def test_two():
+    pass  # CHUNK-5
+'''
+
+
+@pytest.fixture
+def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AGUIA_SHARED", str(tmp_path))
+    folder = tmp_path / "tests"
+    (folder / "conformance" / "streams").mkdir(parents=True)
+    (folder / "test_chunks.py").write_text(MODULE, encoding="utf-8")
+    (folder / "helpers.py").write_text("# CHUNK-6\n", encoding="utf-8")
+    stream = {"rules": ["CHUNK-7"], "stream": []}
+    (folder / "conformance" / "streams" / "own.json").write_text(json.dumps(stream))
+    return folder
+
+
+def test_citations_name_the_test(tests: Path) -> None:
+    assert rule_table.citations(tests) == {
+        "CHUNK-2": ["test_chunks.py"],
+        "CHUNK-3": ["test_chunks.py::test_one"],
+        "CHUNK-4": ["test_chunks.py::test_one"],
+        "CHUNK-5": ["test_chunks.py::test_one", "test_chunks.py::test_two"],
+        "CHUNK-7": ["conformance/streams/own.json"],
+    }
+
+
+def test_shared_streams_are_cited_too(tests: Path, tmp_path: Path) -> None:
+    (tmp_path / "conformance").mkdir()
+    table = "stream\trule (any of)\nleft-open\tSUB-2,RUN-5\n"
+    (tmp_path / "conformance" / "rules.tsv").write_text(table, encoding="utf-8")
+    cited = rule_table.citations(tests, tmp_path)
+    assert cited["SUB-2"] == cited["RUN-5"] == ["shared left-open"]
+
+
+def test_a_rule_without_a_test_fails_the_check(
+    tests: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rule_table.main(["--tests", str(tests), "--check", "CHUNK"]) == 1
+    printed = capsys.readouterr()
+    assert "| CHUNK-4 | both | must | `test_chunks.py::test_one` |" in printed.out
+    assert "CHUNK-6: `RAW`" in printed.err
+    assert "CHUNK-5" not in printed.err
+
+
+def test_only_rules_that_bind_a_consumer_are_demanded(tests: Path) -> None:
+    everything = {each.id: ["test"] for each in RULES.values() if each.binds != "producer"}
+    assert rule_table.untested(everything, ["INT", "RUN"]) == []
+    del everything["INT-2"]
+    assert [each.id for each in rule_table.untested(everything, ["INT", "RUN"])] == ["INT-2"]
+    assert rule_table.main(["--tests", str(tests)]) == 0
+
+
+def test_an_excepted_rule_is_not_demanded(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    later = "CHUNK-1,CHUNK-6,CHUNK-8,CHUNK-9,CHUNK-10,CHUNK-11"
+    arguments = ["--tests", str(tests), "--check", "CHUNK", "--except"]
+    assert rule_table.main([*arguments, later]) == 0
+    assert rule_table.main([*arguments, f"{later},CHUNK-2"]) == 1
+    assert "CHUNK-2: The first text" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        rule_table.main([*arguments, "CHUNK-99"])
+
+
+def test_an_unknown_family_to_check_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        rule_table.main(["--check", "CHNK"])
+    assert "unknown families: CHNK" in capsys.readouterr().err
+
+
+def test_a_stream_with_rules_that_are_no_list_is_named(tests: Path) -> None:
+    (tests / "conformance" / "bad.json").write_text('{"rules": "CHUNK-1"}')
+    with pytest.raises(SystemExit, match=r"bad\.json: 'rules' must be a list"):
+        rule_table.citations(tests)
