@@ -46,6 +46,9 @@ __all__ = ["Consumer"]
 
 _logger: Final = logging.getLogger("aguia")
 
+_STAGED: Final = CHUNKS | {RunStartedEvent}
+"""Types that a stage before verification always has to see."""
+
 
 class Consumer:
     """Reads one stream of events and builds the conversation from it.
@@ -166,6 +169,12 @@ class Consumer:
             raise self._failure
         check = self._verifier.check
         apply = self.conversation.apply
+        check_for = self._verifier.checks.get
+        apply_for = self.conversation.appliers.get
+        lanes = self._chunks.lanes
+        halves = self._text.halves
+        staged = bool(self._middleware)
+        max_depth = self._max_depth
         frames = self._frames
         try:
             while True:
@@ -182,7 +191,7 @@ class Consumer:
                 if type(frame) is not bytes:
                     self._current = self._from_program(frame)
                     continue
-                if len(frame) > self._max_depth:
+                if len(frame) > max_depth:
                     self._check_size(frame)
                 try:
                     event = decode_event(frame)
@@ -190,17 +199,18 @@ class Consumer:
                     self._current = self._from_frame(frame)
                     continue
                 kind = type(event)
-                if (
-                    self._middleware
-                    or self._chunks
-                    or self._text
-                    or kind in CHUNKS
-                    or kind is RunStartedEvent
-                ):
+                if staged or lanes or halves or kind in _STAGED:
                     self._current = self._from_typed(event)
                     continue
-                check(event)
-                apply(event)
+                # Nothing between the decoder and verification has anything to do with it.
+                check_event = check_for(kind)
+                if check_event is not None:
+                    check_event(event)
+                else:
+                    check(event)
+                apply_event = apply_for(kind)
+                if apply_event is not None:
+                    apply_event(event)
                 yield event
             if at_end is not None:
                 at_end()
@@ -279,7 +289,7 @@ class Consumer:
                     )
                 )
         for expanded in self._chunks.expand(event):
-            if whole and not self._text:
+            if whole and not self._text.halves:
                 yield expanded
             else:
                 yield from self._text.join(expanded)

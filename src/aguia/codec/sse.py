@@ -110,15 +110,12 @@ class SseDecoder:
 
 
 def _frames(block: bytes) -> list[bytes]:
-    frames = []
-    for piece in block.split(b"\n\n"):
-        if piece.startswith(b"data: ") and b"\n" not in piece:
-            frames.append(piece[6:])
-        else:
-            data = _data(piece)
-            if data:
-                frames.append(data)
-    return frames
+    if block.startswith(b"data: "):
+        # Nearly every block is nothing but events of one data line each.
+        frames = block[6:].split(b"\n\ndata: ")
+        if block.count(b"\n") == 2 * (len(frames) - 1):
+            return frames
+    return [data for event in block.split(b"\n\n") if (data := _data(event))]
 
 
 def _data(event: bytes) -> bytes | None:

@@ -117,7 +117,7 @@ class Conversation:
         self._unanswered: dict[str, bool] = {}
         self._answered: set[str] = set()
         self._named_pending: list[str] = []
-        self._apply: dict[type[Any], Callable[[Any], None]] = {
+        self.appliers: dict[type[Any], Callable[[Any], None]] = {
             TextMessageStartEvent: self._text_start,
             TextMessageContentEvent: self._text_content,
             TextMessageEndEvent: self._message_end,
@@ -158,7 +158,7 @@ class Conversation:
 
     def apply(self, event: Event) -> None:
         """Apply one event that verification has let pass. Events without effect have none."""
-        apply_event = self._apply.get(type(event))
+        apply_event = self.appliers.get(type(event))
         if apply_event is not None:
             apply_event(event)
 
@@ -176,7 +176,7 @@ class Conversation:
                     subagent_run_id=event.subagent_run_id,
                 )
             )
-        elif entry.role == "activity":
+        elif entry.is_activity:
             self._warn_of(
                 event,
                 "TEXT-3",
@@ -194,7 +194,7 @@ class Conversation:
                     id=event.message_id, content="", subagent_run_id=event.subagent_run_id
                 )
             )
-        elif entry.role == "activity":
+        elif entry.is_activity:
             self._warn_of(
                 event,
                 "EVT-6",
@@ -216,8 +216,9 @@ class Conversation:
         entry = self._by_id.get(event.message_id)
         if entry is None:
             self._lost(event, event.message_id)
-        elif entry.role != "activity":
-            entry.append(event.delta)
+        elif not entry.is_activity:
+            entry.deltas.append(event.delta)
+            entry.touched = True
             if event.metadata is not UNSET:
                 entry.merge_metadata(event.metadata)
 
@@ -226,7 +227,7 @@ class Conversation:
             entry = self._by_id.get(event.message_id)
             if entry is None:
                 self._lost(event, event.message_id)
-            elif entry.role != "activity":
+            elif not entry.is_activity:
                 entry.merge_metadata(event.metadata)
 
     def _encrypted_value(self, event: ReasoningEncryptedValueEvent) -> None:
@@ -235,7 +236,7 @@ class Conversation:
             target = self._calls.get(event.entity_id)
         else:
             target = self._by_id.get(event.entity_id)
-            if target is not None and target.role == "activity":
+            if target is not None and target.is_activity:
                 target = None
         if target is None:
             self._warn_of(
@@ -386,7 +387,7 @@ class Conversation:
     def _activity_snapshot(self, event: ActivitySnapshotEvent) -> None:
         entry = self._by_id.get(event.message_id)
         replace = event.replace is not False
-        if entry is None or (entry.role != "activity" and replace):
+        if entry is None or (not entry.is_activity and replace):
             message = ActivityMessage(
                 id=event.message_id,
                 activity_type=event.activity_type,
@@ -399,7 +400,7 @@ class Conversation:
                 for call in entry.calls:
                     self._calls.pop(call.value.id, None)
                 entry.set(message)
-        elif entry.role != "activity":
+        elif not entry.is_activity:
             return
         elif replace:
             entry.change(

@@ -12,7 +12,7 @@ import msgspec
 
 from aguia.protocol.common import UNSET, Metadata, UnsetType
 from aguia.protocol.content import ContentPart, TextPart
-from aguia.protocol.messages import AssistantMessage, Message, ToolCall
+from aguia.protocol.messages import ActivityMessage, AssistantMessage, Message, ToolCall
 
 __all__ = ["CallEntry", "Entry", "Messages"]
 
@@ -62,9 +62,16 @@ class CallEntry:
 
 
 class Entry:
-    """One message of the thread: its value so far, and what arrived since."""
+    """One message of the thread: its value so far, and what arrived since.
 
-    __slots__ = ("_base", "_changes", "_text", "calls", "touched")
+    Attributes:
+        deltas: text that arrived for the message; whoever adds to it sets `touched`.
+        calls: the tool calls that the message holds.
+        is_activity: whether it is an activity message, which takes no text.
+        touched: whether anything arrived since `value` was last read.
+    """
+
+    __slots__ = ("_base", "_changes", "calls", "deltas", "is_activity", "touched")
 
     def __init__(self, message: Message) -> None:
         self.set(message)
@@ -72,8 +79,9 @@ class Entry:
     def set(self, message: Message) -> None:
         """Become this message."""
         self._base = message
-        self._text: list[str] = []
         self._changes: dict[str, Any] = {}
+        self.is_activity = isinstance(message, ActivityMessage)
+        self.deltas: list[str] = []
         self.calls: list[CallEntry] = []
         self.touched = False
         if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
@@ -88,11 +96,6 @@ class Entry:
     def role(self) -> str:
         """The message's role, which changes only by `set`."""
         return self._base.role
-
-    def append(self, delta: str) -> None:
-        """Add to the text of the message."""
-        self._text.append(delta)
-        self.touched = True
 
     def change(self, **members: Any) -> None:
         """Set members of the message."""
@@ -117,9 +120,9 @@ class Entry:
             return self._base
         self.touched = False
         changes, self._changes = self._changes, {}
-        if self._text:
-            changes["content"] = _extended(getattr(self._base, "content", UNSET), self._text)
-            self._text = []
+        if self.deltas:
+            changes["content"] = _extended(getattr(self._base, "content", UNSET), self.deltas)
+            self.deltas = []
         if self.calls:
             changes["tool_calls"] = [call.value for call in self.calls]
         self._base = msgspec.structs.replace(self._base, **changes)

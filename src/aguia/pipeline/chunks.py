@@ -88,13 +88,15 @@ class _Stream:
 
 
 class ChunkExpander:
-    """Turns chunks into the events they stand for; false when no chunk stream is open."""
+    """Turns chunks into the events they stand for.
+
+    Attributes:
+        lanes: the chunk streams being assembled, by owner. While it is empty, `expand` gives
+            back every event that is no chunk as it is.
+    """
 
     def __init__(self) -> None:
-        self._lanes: dict[Owner, _Stream] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._lanes)
+        self.lanes: dict[Owner, _Stream] = {}
 
     def expand(self, event: Event) -> list[Event]:
         """The events that stand for this one, with the ends that its arrival implies.
@@ -110,7 +112,7 @@ class ChunkExpander:
                 return self._tool(event)
             case ReasoningMessageChunkEvent():
                 return self._reasoning(event)
-        if not self._lanes:
+        if not self.lanes:
             return [event]
         return [*self._ends_before(event), event]
 
@@ -119,7 +121,7 @@ class ChunkExpander:
         if kind in _CLOSE_NOTHING:
             return []
         if kind in _CLOSE_EVERY_LANE:
-            return [end for owner in list(self._lanes) for end in self._close(owner)]
+            return [end for owner in list(self.lanes) for end in self._close(owner)]
         if isinstance(event, SubagentFinishedEvent | SubagentErrorEvent):
             return self._close(event.subagent_run_id)
         ends = self._close(getattr(event, "subagent_run_id", UNSET))
@@ -131,7 +133,7 @@ class ChunkExpander:
         return ends
 
     def _close(self, owner: Owner) -> list[Event]:
-        stream = self._lanes.pop(owner, None)
+        stream = self.lanes.pop(owner, None)
         if stream is None:
             return []
         if stream.kind == _TEXT:
@@ -141,7 +143,7 @@ class ChunkExpander:
         return [ReasoningMessageEndEvent(message_id=stream.id, subagent_run_id=owner)]
 
     def _lane_holding(self, kind: str, id_: str) -> _Stream | None:
-        for stream in self._lanes.values():
+        for stream in self.lanes.values():
             if stream.id == id_ and stream.kind == kind:
                 return stream
         return None
@@ -155,7 +157,7 @@ class ChunkExpander:
             id_ = _required(chunk, chunk.message_id, "messageId")
             role = "assistant" if chunk.role is UNSET else chunk.role
             stream = _Stream(_TEXT, id_, owner, {"role": role, "name": chunk.name})
-            self._lanes[owner] = stream
+            self.lanes[owner] = stream
             out.append(
                 TextMessageStartEvent(
                     message_id=id_,
@@ -194,7 +196,7 @@ class ChunkExpander:
                 owner,
                 {"toolCallName": name, "parentMessageId": chunk.parent_message_id},
             )
-            self._lanes[owner] = stream
+            self.lanes[owner] = stream
             out.append(
                 ToolCallStartEvent(
                     tool_call_id=id_,
@@ -227,7 +229,7 @@ class ChunkExpander:
             out += self._close(owner)
             id_ = _required(chunk, chunk.message_id, "messageId")
             stream = _Stream(_REASONING, id_, owner, {})
-            self._lanes[owner] = stream
+            self.lanes[owner] = stream
             out.append(
                 ReasoningMessageStartEvent(
                     message_id=id_,
@@ -250,7 +252,7 @@ class ChunkExpander:
 
     def _continued(self, owner: Owner, kind: str, id_: str | UnsetType) -> _Stream | None:
         """The stream of the lane when a chunk of this kind and id continues it (CHUNK-3)."""
-        stream = self._lanes.get(owner)
+        stream = self.lanes.get(owner)
         if stream is not None and stream.kind == kind and (id_ is UNSET or id_ == stream.id):
             return stream
         return None
@@ -272,7 +274,7 @@ class ChunkExpander:
             return stream.owner
         if tag is not UNSET:
             return tag
-        owners = [stream.owner for stream in self._lanes.values() if stream.kind == kind]
+        owners = [stream.owner for stream in self.lanes.values() if stream.kind == kind]
         if UNSET in owners or not owners:
             return UNSET
         if len(owners) > 1:

@@ -33,13 +33,14 @@ _ITEMS: Final = {
 
 
 class TextJoiner:
-    """Holds the half characters of the items that are streaming; false when it holds none."""
+    """Holds the half characters of the items that are streaming.
+
+    Attributes:
+        halves: what is held back, by the kind and the id of its item.
+    """
 
     def __init__(self) -> None:
-        self._halves: dict[tuple[str, str], str] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._halves)
+        self.halves: dict[tuple[str, str], str] = {}
 
     def join(self, event: Event) -> list[Event]:
         """The event with its delta made whole, and what has to be said before it."""
@@ -47,7 +48,7 @@ class TextJoiner:
         if item is None:
             return [event]
         key = (item[0], getattr(event, item[1]))
-        half = self._halves.pop(key, "")
+        half = self.halves.pop(key, "")
         if not isinstance(
             event, TextMessageContentEvent | ReasoningMessageContentEvent | ToolCallArgsEvent
         ):
@@ -56,13 +57,13 @@ class TextJoiner:
         if not delta.isascii():
             delta = _pair(delta)
             if "\ud800" <= delta[-1] <= "\udbff":
-                self._halves[key] = delta[-1]
+                self.halves[key] = delta[-1]
                 delta = delta[:-1]
         return [msgspec.structs.replace(event, delta=delta) if delta != event.delta else event]
 
     def forget(self) -> None:
         """Drop what is held: the run that it belonged to is over."""
-        self._halves.clear()
+        self.halves.clear()
 
 
 def _pair(text: str) -> str:

@@ -177,7 +177,7 @@ class Verifier:
     def __init__(
         self, warn: Warn, *, thread_id: str | None = None, run_id: str | None = None
     ) -> None:
-        self.phase = Phase.BEFORE
+        self._phase = Phase.BEFORE
         self._warn = warn
         self._thread_id = thread_id
         self._run_id = run_id
@@ -192,14 +192,22 @@ class Verifier:
         self._opened: dict[tuple[Family, Any], None] = {}
         self._ended_subagents: set[str] = set()
         self._tags: set[str] = set()
-        self._checks: dict[type[Any], _Check] = {
+        self._table: dict[type[Any], _Check] = {
             event: self._check_for(event, row) for event, row in TABLE.items()
         }
+        # What may come now without changing the phase: the table in a run, nothing outside.
+        # One look-up in it is all that the phase costs an event of a run.
+        self.checks: dict[type[Any], _Check] = {}
+
+    @property
+    def phase(self) -> Phase:
+        """Where the stream stands."""
+        return self._phase
 
     def check(self, event: Event) -> None:
         """Raise `SequenceViolation` when the event may not come here, else take note of it."""
-        check = self._checks.get(type(event))
-        if check is not None and self.phase is Phase.ACTIVE:
+        check = self.checks.get(type(event))
+        if check is not None:
             check(event)
         else:
             self._run_level(event)
@@ -227,17 +235,20 @@ class Verifier:
 
     def _run_level(self, event: Event) -> None:
         kind = type(event)
-        following = PHASES[self.phase].get(kind)
+        following = PHASES[self._phase].get(kind)
         if following is None:
             raise self._out_of_phase(event)
         if isinstance(event, RunStartedEvent):
             self._begin(event)
         elif isinstance(event, RunFinishedEvent):
             self._finish(event)
-        self.phase = following
+        self._phase = following
+        self.checks.clear()
+        if following is Phase.ACTIVE:
+            self.checks.update(self._table)
 
     def _out_of_phase(self, event: Event) -> SequenceViolation:
-        match self.phase:
+        match self._phase:
             case Phase.BEFORE:
                 rule, why = "RUN-1", "a stream begins with RUN_STARTED or RUN_ERROR"
             case Phase.ACTIVE:
@@ -335,31 +346,30 @@ class Verifier:
         return check
 
     def _continues(self, family: Family, id_of: Callable[[Any], str]) -> _Check:
-        open_items = self._open[family]
+        get_owner = self._open[family].get
+        absent = _ABSENT
 
+        # The hot path, two look-ups for each delta of each item; the usual owner is the
+        # parent agent, and then owner and tag are one and the same `UNSET`.
         def check(event: Any) -> None:
-            # The hot path: one look-up for each delta of each message.
-            id_ = id_of(event)
-            owner = open_items.get(id_, _ABSENT)
-            if owner is _ABSENT:
-                raise self._not_open(event, family, id_)
-            tag = event.subagent_run_id
-            if tag is not UNSET and tag != owner:
-                raise _disagrees(event, family, id_, owner)
+            owner = get_owner(id_of(event), absent)
+            if owner is not event.subagent_run_id:
+                self._continue_checked(event, family, id_of(event), owner)
 
         return check
+
+    def _continue_checked(self, event: Any, family: Family, id_: str, owner: Owner) -> None:
+        if owner is _ABSENT:
+            raise self._not_open(event, family, id_)
+        if event.subagent_run_id is not UNSET and event.subagent_run_id != owner:
+            raise _disagrees(event, family, id_, owner)
 
     def _closes(self, family: Family, id_of: Callable[[Any], str]) -> _Check:
         open_items = self._open[family]
 
         def check(event: Any) -> None:
             id_ = id_of(event)
-            owner = open_items.get(id_, _ABSENT)
-            if owner is _ABSENT:
-                raise self._not_open(event, family, id_)
-            tag = event.subagent_run_id
-            if tag is not UNSET and tag != owner:
-                raise _disagrees(event, family, id_, owner)
+            self._continue_checked(event, family, id_, open_items.get(id_, _ABSENT))
             del open_items[id_]
             del self._opened[family, id_]
 
