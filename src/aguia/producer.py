@@ -6,13 +6,13 @@ then. It performs no input or output: whoever drives it sends the events that it
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from aguia.codec.json import STRICT_FAILURES, copy_value, decode_event, encode
-from aguia.conversation.patch import PatchTarget
+from aguia.conversation.live import LiveState
 from aguia.pipeline.chunks import ChunkExpander
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
@@ -28,6 +28,7 @@ from aguia.protocol.events import (
     StateDeltaEvent,
     StateSnapshotEvent,
     StepFinishedEvent,
+    SubagentErrorEvent,
     SubagentFinishedEvent,
     TextMessageEndEvent,
     ToolCallEndEvent,
@@ -35,7 +36,15 @@ from aguia.protocol.events import (
     ToolCallStartEvent,
 )
 from aguia.protocol.input import RunAgentInput
-from aguia.protocol.outcomes import RunFinishedOutcome, RunFinishedSuccessOutcome, TokenUsage
+from aguia.protocol.messages import AssistantMessage
+from aguia.protocol.outcomes import (
+    RunFinishedCancelledOutcome,
+    RunFinishedInterruptOutcome,
+    RunFinishedOutcome,
+    RunFinishedSuccessOutcome,
+    SubagentFinishedSuspendedOutcome,
+    TokenUsage,
+)
 
 __all__ = ["Producer"]
 
@@ -47,23 +56,32 @@ class Producer:
 
     Args:
         input: the run input that is being answered.
+        plain: turns a value of the program's into plain JSON of its own, for the state; by
+            default it has to be JSON already.
 
     Every method that emits returns the events to send, in order, and raises
     `SequenceViolation` or `MalformedEvent`, with the rule's id, for what may not be sent.
+    Changes made in `state` are emitted before the next event is.
     """
 
-    def __init__(self, input: RunAgentInput) -> None:
+    def __init__(self, input: RunAgentInput, *, plain: Callable[[Any], Any] = copy_value) -> None:
         self.input = input
         self._verifier = Verifier(_log)
         self._chunks = ChunkExpander()
-        self._state = PatchTarget({} if input.state is UNSET else copy_value(input.state))
+        self._state = LiveState({} if input.state is UNSET else copy_value(input.state), plain)
         self._unanswered: dict[str, None] = {}
         self._answered: set[str] = set()
+        self._frontend = {tool.name for tool in input.tools or ()}
+        self._frontend_calls: set[str] = set()
 
     @property
     def state(self) -> Any:
-        """The state as the consumer holds it after everything emitted so far."""
+        """The shared state, to read and to change (STATE-2)."""
         return self._state.value
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._state.value = value
 
     @property
     def ended(self) -> bool:
@@ -75,9 +93,9 @@ class Producer:
         """The calls made in this run that have no result in it, in order (FRONT-3)."""
         return list(self._unanswered)
 
-    def is_open(self, family: Family, id_: str) -> bool:
+    def is_open(self, item: OpenItem) -> bool:
         """Whether the item has been opened and not closed."""
-        return any(item.family is family and item.id == id_ for item in self.open_items())
+        return self._verifier.is_open(item)
 
     def open_items(self) -> list[OpenItem]:
         """Everything that is open, in the order in which it was opened."""
@@ -95,7 +113,7 @@ class Producer:
 
     def emit(self, event: Event) -> list[Event]:
         """Emit an event that this package has built, so that its structure is right."""
-        return self._emit(event)
+        return [*self.flush(), *self._emit(event)]
 
     def emit_foreign(self, event: Event | Mapping[str, Any]) -> list[Event]:
         """Emit an event that a program has built, typed or as plain JSON.
@@ -104,11 +122,22 @@ class Producer:
         removed with a warning, malformed ones raise `MalformedEvent`, and so does a type that
         the protocol does not describe (PROC-13). Chunks come out expanded.
         """
-        return [
-            emitted
-            for expanded in self._chunks.expand(_checked(event))
-            for emitted in self._emit(expanded)
-        ]
+        checked = _checked(event)
+        events = self.flush()
+        for expanded in self._chunks.expand(checked):
+            events += self._emit(expanded)
+        return events
+
+    def flush(self) -> list[Event]:
+        """Emit what has been changed in `state`, as one delta or, where shorter, a snapshot."""
+        if self._verifier.phase is not Phase.ACTIVE:
+            return []
+        operations = self._state.changes()
+        if operations is None:
+            return []
+        if operations[0]["path"] == "" and operations[0]["op"] == "replace":
+            return self._emit(StateSnapshotEvent(snapshot=operations[0]["value"]))
+        return self._emit(StateDeltaEvent(delta=operations))
 
     def finish(
         self,
@@ -121,7 +150,10 @@ class Producer:
 
         Without an outcome the run succeeded; the calls it leaves unanswered are named.
         """
-        events = self.close_all()
+        events = self.flush()
+        for item in reversed(self.open_items()):
+            events += self._emit(_closing(item, outcome))
+        self._chunks.lanes.clear()
         if outcome is None:
             pending = self.pending_tool_call_ids
             outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=pending or UNSET)
@@ -148,19 +180,22 @@ class Producer:
             )
         )
 
-    def close_all(self) -> list[Event]:
-        """Close whatever is open, the last opened first."""
-        events: list[Event] = []
+    def close_owned_by(self, subagent_run_id: str) -> list[Event]:
+        """Close what an invocation has left open, the last opened first."""
+        events = self.flush()
         for item in reversed(self.open_items()):
-            events += self._emit(_closing(item))
+            if item.owner == subagent_run_id:
+                events += self._emit(_closing(item, None))
         return events
 
     def _emit(self, event: Event) -> list[Event]:
-        if isinstance(event, StateDeltaEvent):
-            self._check_delta(event)
+        if isinstance(event, ToolCallResultEvent):
+            self._refuse_frontend_result(event)
         self._verifier.check(event)
         match event:
             case ToolCallStartEvent():
+                if event.tool_call_name in self._frontend:
+                    self._frontend_calls.add(event.tool_call_id)
                 if event.tool_call_id not in self._answered:
                     self._unanswered[event.tool_call_id] = None
             case ToolCallResultEvent():
@@ -169,19 +204,33 @@ class Producer:
             case StateSnapshotEvent():
                 self._state.replace(event.snapshot)
             case StateDeltaEvent():
-                self._state.apply(event.delta)
+                self._state.tell(event.delta)
         return [event]
 
-    def _check_delta(self, event: StateDeltaEvent) -> None:
-        if self._verifier.phase is not Phase.ACTIVE:
+    def _refuse_frontend_result(self, event: ToolCallResultEvent) -> None:
+        id_ = event.tool_call_id
+        if id_ in self._frontend_calls or (
+            id_ not in self._unanswered and _called_before(id_, self._frontend, self.input)
+        ):
             raise SequenceViolation(
-                "the run has ended" if self.ended else "the run has not begun",
-                rule="RUN-6" if self.ended else "RUN-1",
+                f"the call '{id_}' is of a tool of the application's, which alone answers it",
+                rule="FRONT-1",
                 event_type=event.type,
             )
 
 
-def _closing(item: OpenItem) -> Event:
+def _called_before(id_: str, tools: set[str], input: RunAgentInput) -> bool:
+    """Whether the history holds a call of one of these tools with this id."""
+    return any(
+        call.id == id_ and call.function.name in tools
+        for message in input.messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls or ()
+    )
+
+
+def _closing(item: OpenItem, outcome: RunFinishedOutcome | None) -> Event:
+    """The event that closes an item before the run ends in this way."""
     match item.family:
         case Family.MESSAGE:
             return TextMessageEndEvent(message_id=item.id, subagent_run_id=item.owner)
@@ -193,6 +242,15 @@ def _closing(item: OpenItem) -> Event:
             return ReasoningMessageEndEvent(message_id=item.id, subagent_run_id=item.owner)
         case Family.STEP:
             return StepFinishedEvent(step_name=item.id, subagent_run_id=item.owner)
+        case Family.SUBAGENT if isinstance(outcome, RunFinishedCancelledOutcome):
+            # An invocation that was cut off has neither succeeded nor been suspended.
+            return SubagentErrorEvent(
+                subagent_run_id=item.id, message="The run was cancelled.", code="cancelled"
+            )
+        case Family.SUBAGENT if isinstance(outcome, RunFinishedInterruptOutcome):
+            return SubagentFinishedEvent(
+                subagent_run_id=item.id, outcome=SubagentFinishedSuspendedOutcome()
+            )
         case Family.SUBAGENT:
             return SubagentFinishedEvent(subagent_run_id=item.id)
     raise TypeError(f"{item.family} is never open")

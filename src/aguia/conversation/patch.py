@@ -14,8 +14,9 @@ Three things that the RFCs leave open:
 - Removing the whole document (`remove` with the path "") is an error, as in most libraries:
   what would be left is no JSON value. `replace` it with `null` instead.
 - A replaced object member keeps its place among the members, an added one comes last.
-- `copy` shares, so a few copies of a document into itself would describe one that is too large
-  to ever be written. The size of what one patch copies is therefore limited (`max_copied`).
+- `copy` shares as well: the same container is then in two places, which no later patch confuses.
+  But a few copies of a document into itself would describe one too large to ever be written, so
+  the size of what one patch copies is limited (`max_copied`).
 """
 
 import re
@@ -106,7 +107,7 @@ class PatchTarget:
 
     @property
     def value(self) -> Any:
-        """The document as it is now. It will never change: later patches make another.
+        """The document as it is now, not to be changed. Later patches make another.
 
         Reading it hands the document out, so that the next patch copies the containers on its
         path again. Read it when it is wanted and not after every patch.

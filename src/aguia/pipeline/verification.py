@@ -212,12 +212,18 @@ class Verifier:
         else:
             self._run_level(event)
 
+    def is_open(self, item: OpenItem) -> bool:
+        """Whether the item has been opened and not closed."""
+        key = (item.owner, item.id) if item.family is Family.STEP else item.id
+        return key in self._open[item.family]
+
     def open_items(self) -> list[OpenItem]:
         """Everything that is open, in the order in which it was opened."""
         items = []
         for family, key in self._opened:
             id_ = key[1] if family is Family.STEP else key
-            items.append(OpenItem(family, id_, self._open[family][key]))
+            owner = UNSET if family is Family.SUBAGENT else self._open[family][key]
+            items.append(OpenItem(family, id_, owner))
         return items
 
     def end(self) -> None:
@@ -242,6 +248,8 @@ class Verifier:
             self._begin(event)
         elif isinstance(event, RunFinishedEvent):
             self._finish(event)
+        else:
+            self._opened.clear()  # a failure ends whatever was open (RUN-7)
         self._phase = following
         self.checks.clear()
         if following is Phase.ACTIVE:

@@ -1,45 +1,66 @@
 """The ASGI application that serves an agent: a run input is POSTed, the run streams back.
 
-Follows the http-sse page (HTTP-1 to HTTP-4). Plumbing (requests, JSON answers) is Starlette's.
+Follows the http-sse page (HTTP-1 to HTTP-4). Plumbing (requests, JSON answers, CORS) is
+Starlette's.
 """
 
 import asyncio
 import logging
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from typing import Any, Final, Literal
 
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aguia.codec import sse
-from aguia.codec.json import STRICT_FAILURES, decode, nests_deeper_than, parse_object
+from aguia.codec.json import (
+    MAX_DEPTH,
+    STRICT_FAILURES,
+    decode,
+    encode,
+    nests_deeper_than,
+    parse_object,
+)
 from aguia.pipeline.enforcement import enforce_input
 from aguia.pipeline.versions import parse_version
-from aguia.producer import Producer
+from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
 from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
 from aguia.protocol.input import RunAgentInput
-from aguia.server.execution import Agent, execute
-from aguia.server.run import Run
-from aguia.server.stream import EventStream
+from aguia.server.execution import Agent, Execution
 
-__all__ = ["AgentApp"]
+__all__ = ["AgentApp", "Agents"]
 
 _logger: Final = logging.getLogger("aguia.server")
 
 MAX_BODY: Final = 32 * 1024 * 1024
-MAX_DEPTH: Final = 256
+
+Authenticate = Callable[[Request], Awaitable[Any]]
 
 
 class AgentApp:
-    """Serves one agent as an ASGI application.
+    """Serves one agent as an ASGI application: alone, under a `Mount`, or as a `Route`.
 
     Args:
-        agent: takes a `Run` and returns a coroutine, or an async iterator of events.
-        path: the only path that is answered, or None to answer whatever path leads here, as
-            under a `Mount` or a `Route`.
+        agent: takes a `Run`; returns a coroutine, or an iterator of events (see `Agent`).
+        path: the only path that is answered, or None to answer whatever path leads here.
+        capabilities: what the agent declares of itself, answered to `GET …/capabilities`
+            beside the run endpoint. (Where it is found is this package's convention.)
+        authenticate: sees the request before its body is read and returns the principal, which
+            becomes `run.principal`; refuses by raising Starlette's `HTTPException` with 401 or
+            403. A principal of None is anonymous.
+        max_runs: how many runs each principal may have at once, or None.
+        on_disconnect: what a client that goes away means: "cancel" the run, or "continue" it
+            with nobody reading.
+        deadline, max_steps, grace, expose_errors: see `Execution`.
         keep_alive: seconds of silence after which a comment keeps the connection open.
+        capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
+        allow_origins: origins whose pages may call the agent (CORS); "*" for all.
     """
 
     def __init__(
@@ -47,50 +68,169 @@ class AgentApp:
         agent: Agent,
         *,
         path: str | None = None,
+        capabilities: AgentCapabilities | Mapping[str, Any] | None = None,
+        authenticate: Authenticate | None = None,
+        max_runs: int | None = None,
+        on_disconnect: Literal["cancel", "continue"] = "cancel",
+        deadline: float | None = None,
+        max_steps: int | None = None,
+        grace: float = 5.0,
+        expose_errors: bool = False,
         keep_alive: float = 15.0,
+        capacity: int = 256,
         max_body_bytes: int = MAX_BODY,
+        allow_origins: Iterable[str] = (),
     ) -> None:
         self._agent = agent
         self._path = path
+        self._capabilities = None if capabilities is None else _capabilities(capabilities)
+        self._authenticate = authenticate
+        self._max_runs = max_runs
+        self._continue = on_disconnect == "continue"
+        self._grace = grace
+        self._settings: dict[str, Any] = {
+            "capacity": capacity,
+            "deadline": deadline,
+            "max_steps": max_steps,
+            "grace": grace,
+            "expose_errors": expose_errors,
+        }
         self._keep_alive = keep_alive
         self._max_body = max_body_bytes
+        self._runs: set[Execution] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._busy: Counter[Hashable] = Counter()
+        self._closing = False
+        origins = list(allow_origins)
+        self._answer: ASGIApp = self._http
+        if origins:
+            self._answer = CORSMiddleware(
+                self._http,
+                allow_origins=origins,
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+            )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
-        if scope["type"] != "http":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
             raise RuntimeError(f"an agent is served over HTTP, not {scope['type']}")
+
+    async def shutdown(self, grace: float | None = None) -> None:
+        """Refuse new runs (503), give the running ones `grace` seconds, then cancel them.
+
+        Returns when every run has ended in order. Servers don't say early enough that they are
+        stopping; whoever runs one calls this, as `aguia.server.serve` does.
+        """
+        self._closing = True
+        try:
+            async with asyncio.timeout(self._grace if grace is None else grace):
+                await self._idle.wait()
+        except TimeoutError:
+            for execution in list(self._runs):
+                execution.cancel()
+        await self._idle.wait()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.shutdown(0)
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            run_input = await self._read_input(request)
+            answer = await self._quick_answer(request)
+            if answer is not None:
+                await answer(scope, receive, send)
+                return
+            principal = await self._principal(request)
+            run_input = _parse(await self._body(request))
+            key = principal if isinstance(principal, Hashable) else id(principal)
+            if self._max_runs is not None and self._busy[key] >= self._max_runs:
+                raise _Refused(
+                    429,
+                    f"{self._max_runs} runs at once are the limit",
+                    headers={"Retry-After": "1"},
+                )
         except _Refused as refusal:
             await refusal.response(scope, receive, send)
             return
-        await self._stream_run(run_input, receive, send)
+        except ClientDisconnect:
+            return
+        execution = Execution(self._agent, run_input, principal=principal, **self._settings)
+        self._busy[key] += 1
+        self._runs.add(execution)
+        self._idle.clear()
+        try:
+            await self._stream(execution, receive, send)
+        finally:
+            self._runs.discard(execution)
+            self._busy[key] -= 1
+            if not self._busy[key]:
+                del self._busy[key]
+            if not self._runs:
+                self._idle.set()
 
-    async def _read_input(self, request: Request) -> RunAgentInput:
-        if self._path is not None and request.url.path.rstrip("/") != self._path.rstrip("/"):
-            raise _Refused(404, f"the agent is at {self._path}")
+    async def _quick_answer(self, request: Request) -> Response | None:
+        """The answer to whatever asks for no run; None for what asks for one."""
+        path = request.url.path
+        declares = self._capabilities is not None and path.endswith("/capabilities")
+        if self._path is not None:
+            base = self._path.rstrip("/")
+            declares = declares and path == f"{base}/capabilities"
+            if not declares and path.rstrip("/") != base:
+                raise _Refused(404, f"the agent is at {self._path}")
+        if declares:
+            if request.method not in ("GET", "HEAD"):
+                raise _Refused(405, "capabilities are read by GET", headers={"Allow": "GET"})
+            await self._principal(request)
+            return Response(self._capabilities, media_type="application/json")
         if request.method != "POST":
             raise _Refused(405, "a run is started by POST", headers={"Allow": "POST"})
+        if self._closing:
+            raise _Refused(503, "the server is shutting down", headers={"Retry-After": "5"})
+        return None
+
+    async def _principal(self, request: Request) -> Any:
+        if self._authenticate is None:
+            return None
+        try:
+            return await self._authenticate(request)
+        except HTTPException as error:
+            raise _Refused(
+                error.status_code, error.detail, headers=dict(error.headers or {})
+            ) from None
+
+    async def _body(self, request: Request) -> bytes:
         content_type = request.headers.get("content-type", "application/json")
         if content_type.split(";", 1)[0].strip().lower() != "application/json":
             raise _Refused(415, "the run input is sent as application/json")
+        length = request.headers.get("content-length", "")
+        too_large = _Refused(413, f"the run input is larger than {self._max_body} bytes")
+        if length.isascii() and length.isdigit() and int(length[:20]) > self._max_body:
+            raise too_large
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
             if len(body) > self._max_body:
-                raise _Refused(413, f"the run input is larger than {self._max_body} bytes")
-        return _parse(bytes(body))
+                raise too_large
+        return bytes(body)
 
-    async def _stream_run(self, run_input: RunAgentInput, receive: Receive, send: Send) -> None:
-        stream = EventStream()
-        producer = Producer(run_input)
-        run = Run(producer, stream)
-        task = asyncio.create_task(execute(self._agent, producer, stream, run))
-        listener = asyncio.create_task(_until_disconnect(receive, stream))
+    async def _stream(self, execution: Execution, receive: Receive, send: Send) -> None:
+        drive = asyncio.create_task(execution.drive())
+        listener = asyncio.create_task(_until_disconnect(receive, execution))
+        gone = False
         try:
             await send(
                 {
@@ -103,35 +243,93 @@ class AgentApp:
                     ],
                 }
             )
-            while (events := await stream.take(self._keep_alive)) is not None:
-                body = (
-                    b"".join([sse.encode_event(event) for event in events])
-                    if events
-                    else sse.encode_comment("keep-alive")
-                )
-                await send({"type": "http.response.body", "body": body, "more_body": True})
-            await send({"type": "http.response.body", "body": b""})
+            await self._send_events(execution, send)
+            gone = execution.events.abandoned
         except OSError:
-            _logger.info("run %s: the client went away", run.run_id)
+            gone = True
+        except asyncio.CancelledError:
+            # The server is going down and waits for nobody: end the run in order, and let the
+            # client see it if its connection still stands.
+            execution.cancel()
+            await asyncio.wait({drive}, timeout=self._grace)
+            await self._send_events(execution, send)
+            raise
         finally:
-            stream.abandon()
             listener.cancel()
-            task.cancel()
-            await asyncio.wait({task, listener})
+            if gone:
+                _logger.info("run %s: the client went away", execution.run.run_id)
+            execution.events.abandon()
+            if not (gone and self._continue):
+                execution.cancel()
+            await asyncio.wait({drive, listener})
+
+    async def _send_events(self, execution: Execution, send: Send) -> None:
+        while (events := await execution.events.take(self._keep_alive)) is not None:
+            # What has queued up while the socket was busy leaves in one write.
+            body = (
+                b"".join([sse.encode_event(event) for event in events])
+                if events
+                else sse.encode_comment("keep-alive")
+            )
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+        if not execution.events.abandoned:
+            await send({"type": "http.response.body", "body": b""})
 
 
-async def _until_disconnect(receive: Receive, stream: EventStream) -> None:
+class Agents:
+    """Serves several agents under one server, each at the path of its name.
+
+    `Agents(search=search, write=AgentApp(write, deadline=60))` answers at `/search` and
+    `/write`.
+    """
+
+    def __init__(self, **agents: Agent | AgentApp) -> None:
+        self.apps: dict[str, AgentApp] = {
+            name: agent if isinstance(agent, AgentApp) else AgentApp(agent)
+            for name, agent in agents.items()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI connection."""
+        if scope["type"] != "http":
+            first = next(iter(self.apps.values()), None)
+            if first is not None and scope["type"] != "lifespan":
+                await first(scope, receive, send)
+                return
+            await self._lifespan(receive, send)
+            return
+        root = scope.get("root_path", "")
+        inner = scope["path"].removeprefix(root).strip("/")
+        app = self.apps.get(inner.split("/", 1)[0])
+        if app is None:
+            names = ", ".join(f"/{name}" for name in self.apps)
+            refusal = _Refused(404, f"the agents are at {names}")
+            await refusal.response(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    async def shutdown(self, grace: float | None = None) -> None:
+        """See `AgentApp.shutdown`."""
+        await asyncio.gather(*(app.shutdown(grace) for app in self.apps.values()))
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.shutdown(0)
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+async def _until_disconnect(receive: Receive, execution: Execution) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    stream.abandon()
+    execution.events.abandon()
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
+def _capabilities(declared: AgentCapabilities | Mapping[str, Any]) -> bytes:
+    return encode(decode(encode(declared), AgentCapabilities))
 
 
 def _parse(body: bytes) -> RunAgentInput:
@@ -195,7 +393,10 @@ class _Refused(Exception):
             error["rule"] = rule
         if path is not None:
             error["path"] = path
-        self.response: Response = JSONResponse({"error": error}, status, headers)
+        content = encode({"error": error})
+        self.response: Response = Response(
+            content, status, headers, media_type=JSONResponse.media_type
+        )
 
 
 def _log(warning: ProtocolWarning) -> None:

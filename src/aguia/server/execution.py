@@ -1,73 +1,277 @@
 """Runs an agent for one input and sees to it that its stream ends as a stream must.
 
-Whatever the agent does (return, raise, be cancelled, call `sys.exit`), exactly one terminal
-event is the last event of its stream, and no words of an exception reach the client unless the
-agent meant them to.
+Whatever the agent does (return, raise, hang, be cancelled and ignore it, call `sys.exit`),
+exactly one terminal event is the last event of its stream, and no words of an exception reach
+the client unless the agent meant them to. Nothing here knows a connection.
 """
 
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import anyio.to_thread
+
+from aguia.interop.values import plain_value
 from aguia.producer import Producer
+from aguia.protocol.common import UNSET
 from aguia.protocol.errors import ProtocolViolation
-from aguia.protocol.events import Event
-from aguia.protocol.outcomes import RunFinishedCancelledOutcome
-from aguia.server.run import Run, RunError
+from aguia.protocol.events import Event, RunFinishedEvent
+from aguia.protocol.input import RunAgentInput
+from aguia.protocol.outcomes import RunFinishedCancelledOutcome, RunFinishedInterruptOutcome
+from aguia.server.run import Run
+from aguia.server.speaker import RunError
 from aguia.server.stream import EventStream
 
-__all__ = ["Agent", "execute"]
+__all__ = ["Agent", "Execution", "run_agent"]
 
-Agent: TypeAlias = Callable[[Run], Awaitable[Any] | AsyncIterable[Event | dict[str, Any]]]
-"""What is served: takes the run and returns a coroutine, or an async iterator of events."""
+Agent: TypeAlias = Callable[[Run], Awaitable[Any] | AsyncIterable[Any] | Iterable[Any]]
+"""What is served: takes the run and returns a coroutine, or an iterator of events.
+
+Iterators may be synchronous, and are then run in a thread; they may give events of this
+package, plain dictionaries or models of the official one.
+"""
 
 _logger: Final = logging.getLogger("aguia.server")
 
 _GENERIC: Final = "The agent failed. Its log says why."
+_EXHAUSTED: Final[Any] = object()
 
 
-async def execute(agent: Agent, producer: Producer, stream: EventStream, run: Run) -> None:
-    """Run the agent from `RUN_STARTED` to the terminal event, and close the stream."""
-    try:
-        stream.push(producer.start())
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """How the run fails: what the client is told."""
+
+    message: str
+    code: str | None = None
+
+
+class Execution:
+    """One run of an agent, from its input to the end of its stream.
+
+    Args:
+        agent: what is run.
+        input: the run input.
+        principal: passed on as `Run.principal`.
+        capacity: how many events may wait for the reader before the agent has to.
+        deadline: seconds after which the run is cancelled, or None.
+        max_steps: how many steps the run may open before it is cancelled, or None.
+        grace: seconds that the agent has to stop in when it is cancelled.
+        expose_errors: whether the client is told an exception's type and words.
+
+    `events` is the stream to read, `drive` the coroutine to run beside it.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        input: RunAgentInput,
+        *,
+        principal: Any = None,
+        capacity: int = 256,
+        deadline: float | None = None,
+        max_steps: int | None = None,
+        grace: float = 5.0,
+        expose_errors: bool = False,
+    ) -> None:
+        self._agent = agent
+        self._deadline = deadline
+        self._grace = grace
+        self._expose_errors = expose_errors
+        self._loop = asyncio.get_running_loop()
+        self._cancel_asked = asyncio.Event()
+        self._producer = Producer(input, plain=plain_value)
+        self.events = EventStream(capacity)
+        self.run = Run(
+            self._producer,
+            self.events,
+            principal=principal,
+            max_steps=max_steps,
+            on_cancel=self.cancel,
+        )
+
+    def cancel(self) -> None:
+        """Ask the run to end as cancelled (RUN-10). May be called from any thread."""
         try:
-            await _call(agent, run)
-        except RunError as error:
-            stream.push(producer.fail(error.message, error.code))
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            self._cancel_asked.set()
+        elif not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._cancel_asked.set)
+
+    async def drive(self) -> None:
+        """Run the agent and end its stream. Never raises what the agent raised.
+
+        When it is cancelled itself, the run ends as cancelled before that goes on.
+        """
+        began = time.monotonic()
+        self.events.push(self._producer.start())
+        task = asyncio.create_task(self._call())
+        asked = asyncio.create_task(self._cancel_asked.wait())
+        try:
+            await asyncio.wait(
+                {task, asked}, timeout=self._deadline, return_when=asyncio.FIRST_COMPLETED
+            )
+            if task.done():
+                self._end(await task)
+            else:
+                await self._stop(task)
+                self._cancelled()
         except asyncio.CancelledError:
-            stream.push(producer.finish(RunFinishedCancelledOutcome()))
+            task.cancel()
+            self._cancelled()
             raise
+        finally:
+            asked.cancel()
+            self.events.close()
+            self._report(time.monotonic() - began)
+
+    async def _call(self) -> _Failure | None:
+        """Run the agent; what it raised becomes a value, so that nothing else sees it."""
+        try:
+            result = await self._answer()
+        except RunError as error:
+            return _Failure(error.message, error.code)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self._failure(error, "raised CancelledError and nobody had cancelled it")
         except ProtocolViolation as error:
-            _log(run, f"the agent broke the rule {error.rule}: {error}")
-            stream.push(producer.fail(_GENERIC))
-        except Exception:
-            _log(run, "the agent raised an exception")
-            stream.push(producer.fail(_GENERIC))
-        except BaseException:
-            _log(run, "the agent tried to end the process")
-            stream.push(producer.fail(_GENERIC))
+            return self._failure(error, f"broke the rule {error.rule}")
+        except Exception as error:
+            return self._failure(error, "raised an exception")
+        except BaseException as error:
+            # An agent doesn't get to end the server; a keyboard interrupt is for the server.
+            failure = self._failure(error, "tried to end the process")
+            if isinstance(error, KeyboardInterrupt):
+                self._end(failure)
+                raise
+            return failure
+        if result is not None and self.run.result is UNSET:
+            try:
+                self.run.result = plain_value(result)
+            except (ValueError, TypeError) as error:
+                return self._failure(error, "returned what is no JSON")
+        return None
+
+    async def _answer(self) -> Any:
+        answer = self._agent(self.run)
+        if inspect.isawaitable(answer):
+            answer = await answer
+            if not isinstance(answer, AsyncIterable):
+                return answer
+        if isinstance(answer, AsyncIterable):
+            try:
+                async for event in answer:
+                    await self.run.emit(event)
+            finally:
+                aclose = getattr(answer, "aclose", None)
+                if aclose is not None:
+                    await aclose()
+        elif isinstance(answer, Iterable) and not isinstance(answer, str | bytes | dict):
+            events = iter(answer)
+            while True:
+                event = await anyio.to_thread.run_sync(
+                    next, events, _EXHAUSTED, abandon_on_cancel=True
+                )
+                if event is _EXHAUSTED:
+                    break
+                await self.run.emit(event)
         else:
-            if not producer.ended:
-                stream.push(producer.finish())
-    finally:
-        stream.close()
+            raise TypeError(
+                "an agent is a coroutine function or a generator function of events; this one "
+                f"returned {type(answer).__name__}"
+            )
+        return None
 
+    async def _stop(self, task: asyncio.Task[Any]) -> None:
+        """Cancel the agent; one that ignores it is cut off when its grace is over."""
+        for _ in range(3):
+            task.cancel()
+            await asyncio.wait({task}, timeout=self._grace / 3)
+            if task.done():
+                return
+        _logger.error(
+            "run %s of thread %s: the agent ignored its cancellation and was cut off",
+            self.run.run_id,
+            self.run.thread_id,
+        )
 
-async def _call(agent: Agent, run: Run) -> None:
-    answer = agent(run)
-    if inspect.isawaitable(answer):
-        await answer
-    elif isinstance(answer, AsyncIterable):
-        async for event in answer:
-            await run.emit(event)
-    else:
-        raise TypeError(
-            "an agent is a coroutine function or an async generator function; "
-            f"this one returned {type(answer).__name__}"
+    def _end(self, failure: _Failure | None) -> None:
+        """The terminal event, unless the agent has emitted one itself."""
+        if self._producer.ended:
+            return
+        run, producer = self.run, self._producer
+        if failure is not None:
+            events = producer.fail(failure.message, failure.code, usage=run.usage)
+        else:
+            for entry in run.resume.unknown:
+                _logger.warning(
+                    "run %s of thread %s: the answer to '%s' names an interrupt that the agent "
+                    "did not ask for; it is passed over [INT-4]",
+                    run.run_id,
+                    run.thread_id,
+                    entry.interrupt_id,
+                )
+            outcome = (
+                RunFinishedInterruptOutcome(interrupts=run.interrupts) if run.interrupts else None
+            )
+            result = UNSET if run.result is None else run.result
+            events = producer.finish(outcome, result=result, usage=run.usage)
+        self.events.push(events)
+
+    def _cancelled(self) -> None:
+        if not self._producer.ended:
+            self.events.push(
+                self._producer.finish(RunFinishedCancelledOutcome(), usage=self.run.usage)
+            )
+
+    def _failure(self, error: BaseException, what: str) -> _Failure:
+        _logger.error(
+            "run %s of thread %s: the agent %s",
+            self.run.run_id,
+            self.run.thread_id,
+            what,
+            exc_info=error,
+        )
+        if self._expose_errors:
+            return _Failure(f"{type(error).__name__}: {error}")
+        return _Failure(_GENERIC)
+
+    def _report(self, seconds: float) -> None:
+        terminal = self.events.last
+        ended: str = "error"
+        if isinstance(terminal, RunFinishedEvent):
+            ended = "success" if terminal.outcome is UNSET else terminal.outcome.type
+        _logger.info(
+            "run %s of thread %s: %s after %d events in %.3f s",
+            self.run.run_id,
+            self.run.thread_id,
+            ended,
+            self.events.count,
+            seconds,
         )
 
 
-def _log(run: Run, what: str) -> None:
-    _logger.exception("run %s of thread %s: %s", run.run_id, run.thread_id, what)
+async def run_agent(agent: Agent, input: RunAgentInput, **settings: Any) -> AsyncIterator[Event]:
+    """Run an agent in this process and iterate its events, without HTTP.
+
+    `settings` are those of `Execution`. Leaving the iteration early cancels the run.
+    """
+    execution = Execution(agent, input, **settings)
+    task = asyncio.create_task(execution.drive())
+    try:
+        while (events := await execution.events.take()) is not None:
+            for event in events:
+                yield event
+        await task
+    finally:
+        execution.events.abandon()
+        execution.cancel()
+        await asyncio.wait({task})

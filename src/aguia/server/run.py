@@ -1,75 +1,135 @@
-"""The run that an agent is given: what it was asked, and everything that it can say.
+"""The run that an agent is given: what it was asked, and how it answers.
 
-Whatever an agent opens here is closed in order, also when it raises, and whatever the rules
-forbid raises at the line that asks for it (design decision 5). Nothing here knows a socket.
+Nothing here knows a socket: what is said goes into a bounded stream, and whoever reads that is
+none of the run's business (design decision 9).
 """
 
-from types import TracebackType
-from typing import Any, Self, TypeVar
-from uuid import uuid4
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar, overload
 
-from aguia.codec.json import copy_value
-from aguia.pipeline.verification import Family
+import msgspec
+
+from aguia.interop.schemas import convert, schema_of
+from aguia.interop.values import plain_event, plain_value
+from aguia.pipeline.verification import OpenItem
 from aguia.producer import Producer
-from aguia.protocol.common import UNSET, Metadata, UnsetType
-from aguia.protocol.content import ContentPart
-from aguia.protocol.errors import AguiaError
-from aguia.protocol.events import (
-    CustomEvent,
-    Event,
-    RawEvent,
-    ReasoningEndEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
-    ReasoningStartEvent,
-    StateDeltaEvent,
-    StateSnapshotEvent,
-    StepFinishedEvent,
-    StepStartedEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
-)
+from aguia.protocol.common import UNSET, Metadata
+from aguia.protocol.errors import InvalidInput, SequenceViolation
+from aguia.protocol.events import Event, StateDeltaEvent, StateSnapshotEvent
 from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
-from aguia.protocol.messages import Message, TextMessageRole
+from aguia.protocol.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from aguia.protocol.outcomes import Interrupt, TokenUsage
 from aguia.protocol.patch import JsonPatch
+from aguia.server.speaker import Speaker, arguments_text, checked_metadata, new_id, optional
 from aguia.server.stream import EventStream
 
-__all__ = ["ReasoningStream", "Run", "RunError", "Step", "TextStream", "ToolCallStream"]
+__all__ = ["CANCELLED", "Cancelled", "Resume", "Run"]
+
+T = TypeVar("T")
 
 
-class RunError(AguiaError):
-    """Raised by an agent to end its run with `RUN_ERROR` and words that the client may see."""
+class Cancelled:
+    """The answer to an interrupt that the application abandoned."""
 
-    def __init__(self, message: str, code: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
+    def __repr__(self) -> str:
+        return "CANCELLED"
 
 
-class Run:
+CANCELLED: Final = Cancelled()
+
+
+class Resume(Sequence[ResumeEntry]):
+    """The answers that this run was given to the interrupts of the one before it (INT-2).
+
+    A sequence of the input's entries, in order. `answer` reads one; the entries that nobody
+    has asked for when the run ends named interrupts that the agent doesn't know (INT-4).
+    """
+
+    def __init__(self, entries: Sequence[ResumeEntry]) -> None:
+        self._entries = list(entries)
+        self._by_id = {entry.interrupt_id: entry for entry in entries}
+        self._asked: set[str] = set()
+
+    @overload
+    def answer(self, interrupt_id: str) -> Any: ...
+    @overload
+    def answer(self, interrupt_id: str, type: type[T]) -> T | Cancelled | None: ...
+    def answer(self, interrupt_id: str, type: Any = Any) -> Any:
+        """The answer to one interrupt, as a value of `type` where one is given.
+
+        `CANCELLED` when it was abandoned, None when the input has no entry for it: then the
+        interrupt is as open as before, and what it asked for must not be done (INT-5).
+
+        Raises `InvalidInput` for a payload that is no such value.
+        """
+        self._asked.add(interrupt_id)
+        entry = self._by_id.get(interrupt_id)
+        if entry is None:
+            return None
+        if entry.status == "cancelled":
+            return CANCELLED
+        try:
+            return convert(None if entry.payload is UNSET else entry.payload, type)
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(
+                f"the answer to '{interrupt_id}' doesn't fit: {error}",
+                path=f"/resume/{self._entries.index(entry)}/payload",
+            ) from None
+
+    @property
+    def unknown(self) -> list[ResumeEntry]:
+        """The entries that nobody has asked for so far."""
+        return [entry for entry in self._entries if entry.interrupt_id not in self._asked]
+
+    @overload
+    def __getitem__(self, index: int) -> ResumeEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ResumeEntry]: ...
+    def __getitem__(self, index: int | slice) -> ResumeEntry | list[ResumeEntry]:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[ResumeEntry]:
+        return iter(self._entries)
+
+
+class Run(Speaker):
     """One run: the input that asked for it, and the events that answer it.
 
     Attributes:
         input: the run input as the client sent it.
-        messages, tools, context, resume: the input's lists, empty where it has none.
+        messages, tools, context: the input's lists, empty where it has none.
+        resume: the answers to the interrupts of the run before, see `Resume`.
         principal: what the application's authentication made of the request, else None.
+        result: what the run returns; also the value that the agent function returns.
     """
 
-    def __init__(self, producer: Producer, stream: EventStream, principal: Any = None) -> None:
+    def __init__(
+        self,
+        producer: Producer,
+        stream: EventStream,
+        *,
+        principal: Any = None,
+        max_steps: int | None = None,
+        on_cancel: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(self)
         self._producer = producer
         self._stream = stream
+        self._on_cancel = on_cancel
+        self._steps_left = max_steps
+        self._usage: dict[tuple[Any, Any], TokenUsage] = {}
+        self.interrupts: list[Interrupt] = []
         self.input: RunAgentInput = producer.input
         self.messages: list[Message] = self.input.messages
-        self.tools: list[Tool] = _list(self.input.tools)
-        self.context: list[Context] = _list(self.input.context)
-        self.resume: list[ResumeEntry] = _list(self.input.resume)
+        self.tools: list[Tool] = self.input.tools or []
+        self.context: list[Context] = self.input.context or []
+        self.resume = Resume(self.input.resume or [])
         self.principal = principal
+        self.result: Any = UNSET
+        self.cancelled = False
 
     @property
     def thread_id(self) -> str:
@@ -82,264 +142,246 @@ class Run:
         return self.input.run_id
 
     @property
+    def forwarded_props(self) -> Any:
+        """What the application passes through, or None."""
+        props = self.input.forwarded_props
+        return None if props is UNSET else props
+
+    # State
+
+    @property
     def state(self) -> Any:
-        """The shared state as the client holds it after everything sent so far."""
+        """The shared state, a live value.
+
+        Change it anywhere inside, or assign a new one: what changed is sent before the next
+        event, by `flush`, and at the end of the run, as one delta or, where that is shorter,
+        a snapshot.
+        """
         return self._producer.state
 
-    def text(
-        self,
-        *,
-        role: TextMessageRole = "assistant",
-        name: str | None = None,
-        message_id: str | None = None,
-        metadata: Metadata | None = None,
-    ) -> "TextStream":
-        """A text message: `async with run.text() as text: await text.write("…")` (TEXT-1)."""
-        return TextStream(self, role, name, message_id or _new_id("msg"), metadata)
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._producer.state = value
 
-    def tool_call(
+    async def flush(self) -> None:
+        """Send what has been changed in `state` now."""
+        await self._push(self._producer.flush())
+
+    async def set_state(self, value: Any) -> None:
+        """Send a whole new state (STATE-1): JSON, a dataclass, a struct or a pydantic model."""
+        await self.send(StateSnapshotEvent(snapshot=plain_value(value)))
+
+    async def patch_state(self, operations: JsonPatch | Sequence[object]) -> None:
+        """Send a JSON Patch of the state as it is given (STATE-2).
+
+        Raises `PatchError`, and sends nothing, when it does not apply.
+        """
+        await self.send(StateDeltaEvent(delta=plain_value(list(operations))))
+
+    # The application's tools
+
+    async def call(
         self,
-        name: str,
-        arguments: str | None = None,
+        tool_name: str,
+        arguments: str | dict[str, Any] | None = None,
         *,
         tool_call_id: str | None = None,
         parent_message_id: str | None = None,
         metadata: Metadata | None = None,
-    ) -> "ToolCallStream":
-        """A call of one of the agent's own tools (TOOL-1).
+        force: bool = False,
+    ) -> str:
+        """Ask the application to carry out one of its own tools; returns the call's id.
 
-        Write the text of the arguments inside the `async with`, or give it whole; after it,
-        `result` answers the call.
+        The answer can only come with a later run's input, where `tool_result` finds it, so
+        return from the agent once nothing is left that doesn't need it (FRONT-2). Several
+        calls may be left; the run's outcome names them (FRONT-3).
+
+        Raises `SequenceViolation` for a tool that the input does not offer (FRONT-6), unless
+        forced.
         """
-        return ToolCallStream(
-            self, name, arguments, tool_call_id or _new_id("call"), parent_message_id, metadata
+        if not force and all(tool.name != tool_name for tool in self.tools):
+            raise SequenceViolation(
+                f"the application offers no tool '{tool_name}'",
+                rule="FRONT-6",
+                event_type="TOOL_CALL_START",
+            )
+        async with self.tool_call(
+            tool_name,
+            arguments_text({} if arguments is None else arguments),
+            tool_call_id=tool_call_id,
+            parent_message_id=parent_message_id,
+            metadata=metadata,
+        ) as call:
+            pass
+        return call.tool_call_id
+
+    def tool_result(self, tool_call_id: str) -> ToolMessage | None:
+        """The answer that the input's messages hold to a call, or None."""
+        for message in reversed(self.messages):
+            if isinstance(message, ToolMessage) and message.tool_call_id == tool_call_id:
+                return message
+        return None
+
+    @property
+    def unanswered_calls(self) -> list[ToolCall]:
+        """The calls in the input's messages that have no answer there, in order.
+
+        One that waits for approval and has no entry in `resume` either must not be carried
+        out: ask again by `interrupt` (INT-5).
+        """
+        answered = {
+            message.tool_call_id for message in self.messages if isinstance(message, ToolMessage)
+        }
+        return [
+            call
+            for message in self.messages
+            if isinstance(message, AssistantMessage)
+            for call in message.tool_calls or ()
+            if call.id not in answered
+        ]
+
+    # Interrupts
+
+    def interrupt(
+        self,
+        reason: str,
+        *,
+        message: str | None = None,
+        tool_call_id: str | None = None,
+        response_type: Any = None,
+        response_schema: dict[str, Any] | None = None,
+        expires_at: Any = None,
+        interrupt_id: str | None = None,
+        subagent_run_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> Interrupt:
+        """Ask something of the outside: the run ends with it when the agent returns (INT-1).
+
+        Args:
+            reason: what kind of question it is, an open string.
+            message: the question, for a person.
+            tool_call_id: the call that an approval is about.
+            response_type: the Python type that the answer has to have; its JSON Schema
+                becomes the interrupt's `responseSchema` (INT-7).
+            response_schema: that schema itself, in place of a type.
+            expires_at: a datetime or a string after which nobody can answer (INT-3).
+            interrupt_id: names it; by default the call's id, else it is made up.
+            subagent_run_id: the invocation that it was raised in.
+            metadata: goes with the interrupt.
+
+        Raises `SequenceViolation` for an id that this run has asked with already.
+        """
+        id_ = interrupt_id or tool_call_id or new_id("interrupt")
+        if any(known.id == id_ for known in self.interrupts):
+            raise SequenceViolation(
+                f"this run asks with the id '{id_}' already",
+                rule="INT-1",
+                event_type="RUN_FINISHED",
+            )
+        if response_type is not None:
+            response_schema = schema_of(response_type)
+        interrupt = Interrupt(
+            id=id_,
+            reason=reason,
+            message=optional(message),
+            tool_call_id=optional(tool_call_id),
+            response_schema=UNSET if response_schema is None else plain_value(response_schema),
+            expires_at=UNSET if expires_at is None else str(plain_value(expires_at)),
+            subagent_run_id=optional(subagent_run_id),
+            metadata=checked_metadata(metadata),
         )
+        self.interrupts.append(interrupt)
+        return interrupt
 
-    def reasoning(self, *, message_id: str | None = None) -> "ReasoningStream":
-        """A span of reasoning with one message in it (REAS-1)."""
-        return ReasoningStream(self, message_id or _new_id("reasoning"))
+    # The end of the run
 
-    def step(self, name: str) -> "Step":
-        """A named phase of the run: `async with run.step("search"): …` (RUN-14)."""
-        return Step(self, name)
+    def add_usage(
+        self,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+        cached_input_tokens: int | None = None,
+        cache_write_input_tokens: int | None = None,
+    ) -> None:
+        """Count the tokens of one model call, summed by provider and model (USE-1).
 
-    async def set_state(self, value: Any) -> None:
-        """Replace the shared state (STATE-1). `value` is any JSON value; it is copied."""
-        await self._send(StateSnapshotEvent(snapshot=copy_value(value)))
-
-    async def patch_state(self, operations: JsonPatch) -> None:
-        """Amend the shared state by a JSON Patch (STATE-2).
-
-        Raises `PatchError`, and sends nothing, when the patch does not apply.
+        Prompt and generated tokens are totals, of which the other three are parts. What the
+        provider didn't report stays absent.
         """
-        await self._send(StateDeltaEvent(delta=copy_value(operations)))
+        counts = {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "reasoning_tokens": reasoning_tokens,
+            "cached_input_tokens": cached_input_tokens,
+            "cache_write_input_tokens": cache_write_input_tokens,
+        }
+        known = self._usage.get((provider, model)) or TokenUsage(
+            provider=optional(provider), model=optional(model)
+        )
+        sums: dict[str, Any] = {}
+        for name, count in counts.items():
+            if count is not None:
+                before = getattr(known, name)
+                sums[name] = count if before is UNSET else before + count
+        known = msgspec.structs.replace(known, **sums)
+        if known.input_tokens is not UNSET and known.output_tokens is not UNSET:
+            known = msgspec.structs.replace(
+                known, total_tokens=known.input_tokens + known.output_tokens
+            )
+        self._usage[provider, model] = known
 
-    async def custom(self, name: str, value: Any) -> None:
-        """An event of the application's own; prefix the name with a vendor's or product's."""
-        await self._send(CustomEvent(name=name, value=copy_value(value)))
+    @property
+    def usage(self) -> list[TokenUsage]:
+        """What `add_usage` has counted, one entry a provider and model."""
+        return list(self._usage.values())
 
-    async def raw(self, event: Any, source: str | None = None) -> None:
-        """A provider's own event, passed through for who wants to see it."""
-        await self._send(RawEvent(event=copy_value(event), source=_optional(source)))
+    def cancel(self) -> None:
+        """Stop the run on purpose: it closes in order and ends as cancelled (RUN-10).
 
-    async def emit(self, event: Event | dict[str, Any]) -> None:
-        """Any event, typed or plain, judged like everything else. Chunks are expanded."""
-        self._stream.push(self._producer.emit_foreign(event))
-        await self._stream.drained()
+        May be called from anywhere, other threads included.
+        """
+        self.cancelled = True
+        if self._on_cancel is not None:
+            self._on_cancel()
 
-    async def _send(self, event: Event) -> None:
-        self._stream.push(self._producer.emit(event))
-        await self._stream.drained()
+    # Events
 
-    def _close(self, family: Family, id_: str, event: Event) -> None:
+    async def emit(self, event: Any) -> None:
+        """Any event: typed, plain, or a model of the official package. Chunks are expanded.
+
+        Judged like everything else; raises `MalformedEvent` or `SequenceViolation`.
+        """
+        if not isinstance(event, msgspec.Struct | dict):
+            event = plain_event(event)
+        await self._push(self._producer.emit_foreign(event))
+
+    async def send(self, event: Event) -> None:
+        """An event that this package has built, so that its structure is right."""
+        if event.type == "STEP_STARTED":
+            self._count_step()
+        await self._push(self._producer.emit(event))
+
+    def close(self, item: OpenItem, event: Event) -> None:
         """Send the end of an item, unless the run's own end has closed it already.
 
         Never waits, because it also runs while the agent is being cancelled.
         """
-        if self._producer.is_open(family, id_):
+        if self._producer.is_open(item):
             self._stream.push(self._producer.emit(event))
 
+    def close_owned_by(self, subagent_run_id: str) -> None:
+        """Close what an invocation has left open, the last opened first."""
+        self._stream.push(self._producer.close_owned_by(subagent_run_id))
 
-class TextStream:
-    """A text message that is being written. `message_id` names it."""
+    async def _push(self, events: list[Event]) -> None:
+        self._stream.push(events)
+        await self._stream.drained()
 
-    def __init__(
-        self,
-        run: Run,
-        role: TextMessageRole,
-        name: str | None,
-        message_id: str,
-        metadata: Metadata | None,
-    ) -> None:
-        self._run = run
-        self._role = role
-        self._name = name
-        self._metadata = metadata
-        self.message_id = message_id
-
-    async def __aenter__(self) -> Self:
-        await self._run._send(
-            TextMessageStartEvent(
-                message_id=self.message_id,
-                role=self._role,
-                name=_optional(self._name),
-                metadata=_metadata(self._metadata),
-            )
-        )
-        return self
-
-    async def write(self, delta: str) -> None:
-        """Append to the message."""
-        await self._run._send(
-            TextMessageContentEvent(message_id=self.message_id, delta=_text(delta))
-        )
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._run._close(
-            Family.MESSAGE, self.message_id, TextMessageEndEvent(message_id=self.message_id)
-        )
-
-
-class ToolCallStream:
-    """A tool call whose arguments are being written. `tool_call_id` names it."""
-
-    def __init__(
-        self,
-        run: Run,
-        name: str,
-        arguments: str | None,
-        tool_call_id: str,
-        parent_message_id: str | None,
-        metadata: Metadata | None,
-    ) -> None:
-        self._run = run
-        self._name = name
-        self._arguments = arguments
-        self._parent_message_id = parent_message_id
-        self._metadata = metadata
-        self.tool_call_id = tool_call_id
-
-    async def __aenter__(self) -> Self:
-        await self._run._send(
-            ToolCallStartEvent(
-                tool_call_id=self.tool_call_id,
-                tool_call_name=self._name,
-                parent_message_id=_optional(self._parent_message_id),
-                metadata=_metadata(self._metadata),
-            )
-        )
-        if self._arguments is not None:
-            await self.write(self._arguments)
-        return self
-
-    async def write(self, delta: str) -> None:
-        """Append to the text of the arguments, which by convention is JSON (TOOL-2)."""
-        await self._run._send(ToolCallArgsEvent(tool_call_id=self.tool_call_id, delta=_text(delta)))
-
-    async def result(
-        self, content: str | list[ContentPart], *, message_id: str | None = None
-    ) -> None:
-        """Answer the call with text or with content parts (TOOL-6, TOOL-7)."""
-        await self._run.emit(
-            ToolCallResultEvent(
-                message_id=message_id or _new_id("msg"),
-                tool_call_id=self.tool_call_id,
-                content=content,
-            )
-        )
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._run._close(
-            Family.TOOL_CALL, self.tool_call_id, ToolCallEndEvent(tool_call_id=self.tool_call_id)
-        )
-
-
-class ReasoningStream:
-    """A span of reasoning and the message in it. `message_id` names both."""
-
-    def __init__(self, run: Run, message_id: str) -> None:
-        self._run = run
-        self.message_id = message_id
-
-    async def __aenter__(self) -> Self:
-        await self._run._send(ReasoningStartEvent(message_id=self.message_id))
-        await self._run._send(
-            ReasoningMessageStartEvent(message_id=self.message_id, role="reasoning")
-        )
-        return self
-
-    async def write(self, delta: str) -> None:
-        """Append to the reasoning."""
-        await self._run._send(
-            ReasoningMessageContentEvent(message_id=self.message_id, delta=_text(delta))
-        )
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._run._close(
-            Family.REASONING,
-            self.message_id,
-            ReasoningMessageEndEvent(message_id=self.message_id),
-        )
-        self._run._close(
-            Family.SPAN, self.message_id, ReasoningEndEvent(message_id=self.message_id)
-        )
-
-
-class Step:
-    """A phase of the run that is under way."""
-
-    def __init__(self, run: Run, name: str) -> None:
-        self._run = run
-        self.name = name
-
-    async def __aenter__(self) -> Self:
-        await self._run._send(StepStartedEvent(step_name=self.name))
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._run._close(Family.STEP, self.name, StepFinishedEvent(step_name=self.name))
-
-
-T = TypeVar("T")
-
-
-def _list(items: list[T] | UnsetType) -> list[T]:
-    return [] if items is UNSET else items
-
-
-def _optional(text: str | None) -> str | UnsetType:
-    return UNSET if text is None else text
-
-
-def _metadata(metadata: Metadata | None) -> Metadata | UnsetType:
-    return UNSET if metadata is None else copy_value(metadata)
-
-
-def _text(delta: str) -> str:
-    if not isinstance(delta, str):
-        raise TypeError(f"a delta is a string, not {type(delta).__name__}")
-    return delta
-
-
-def _new_id(prefix: str) -> str:
-    return f"{prefix}-{uuid4().hex}"
+    def _count_step(self) -> None:
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                self.cancel()

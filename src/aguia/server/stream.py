@@ -6,7 +6,7 @@ A run writes into it and the response reads from it; neither knows the other (de
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from aguia.protocol.events import Event
 
@@ -18,6 +18,10 @@ class EventStream:
 
     Args:
         capacity: how many events may be waiting before `drained` makes writers wait.
+
+    Attributes:
+        count: how many events have been pushed.
+        last: the last of them.
     """
 
     def __init__(self, capacity: int = 256) -> None:
@@ -27,18 +31,23 @@ class EventStream:
         self._abandoned = False
         self._changed: asyncio.Event = asyncio.Event()
         self._space: asyncio.Event = asyncio.Event()
+        self.count = 0
+        self.last: Event | None = None
 
     @property
     def abandoned(self) -> bool:
         """Whether the reader has gone away; what is pushed is then dropped."""
         return self._abandoned
 
-    def push(self, events: Iterable[Event]) -> None:
+    def push(self, events: Sequence[Event]) -> None:
         """Add events without waiting, so that their order is that of the calls."""
-        if self._abandoned:
+        if not events:
             return
-        self._waiting.extend(events)
-        self._changed.set()
+        self.count += len(events)
+        self.last = events[-1]
+        if not self._abandoned:
+            self._waiting.extend(events)
+            self._changed.set()
 
     async def drained(self) -> None:
         """Wait until the reader has caught up."""

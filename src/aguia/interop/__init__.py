@@ -1,0 +1,1 @@
+"""Other people's types: what programs hold instead of plain JSON."""

@@ -1,0 +1,658 @@
+"""What the parent agent and each of its subagents can say in a run.
+
+Everything that is opened here is closed in order, also when the agent raises or is cancelled,
+and whatever the rules forbid raises at the line that asks for it (design decision 5).
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import uuid4
+
+from aguia.codec.json import copy_value, encode
+from aguia.interop.values import plain_value
+from aguia.pipeline.verification import Family, OpenItem
+from aguia.protocol.common import UNSET, Metadata, UnsetType
+from aguia.protocol.content import ContentPart
+from aguia.protocol.errors import AguiaError
+from aguia.protocol.events import (
+    ActivityDeltaEvent,
+    ActivitySnapshotEvent,
+    CustomEvent,
+    Event,
+    RawEvent,
+    ReasoningEncryptedValueEvent,
+    ReasoningEndEvent,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    ReasoningStartEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
+    SubagentErrorEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from aguia.protocol.messages import TextMessageRole
+from aguia.protocol.outcomes import SubagentFinishedSuspendedOutcome
+from aguia.protocol.patch import JsonPatch
+
+if TYPE_CHECKING:
+    from aguia.server.run import Run
+
+__all__ = [
+    "Activity",
+    "ReasoningMessageStream",
+    "ReasoningSpan",
+    "ReasoningStream",
+    "RunError",
+    "Speaker",
+    "Step",
+    "Subagent",
+    "TextStream",
+    "ToolCallStream",
+]
+
+_FAILED = "The subagent failed."
+
+
+class RunError(AguiaError):
+    """Raised by an agent to end its run with `RUN_ERROR` and words that the client may see.
+
+    Raised inside a subagent's block it ends that invocation with `SUBAGENT_ERROR`, and the run
+    too unless the agent catches it outside the block.
+    """
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+class Speaker:
+    """The parent agent, or one invocation of a subagent.
+
+    Every method that makes something takes `metadata`, any JSON by key, which goes with the
+    event that makes it; ids are made up where none is given.
+    """
+
+    def __init__(self, run: "Run", owner: str | UnsetType = UNSET) -> None:
+        self._run = run
+        self._owner = owner
+
+    def text(
+        self,
+        *,
+        role: TextMessageRole = "assistant",
+        name: str | None = None,
+        message_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> "TextStream":
+        """A text message: `async with run.text() as text: await text.write("…")` (TEXT-1)."""
+        id_ = message_id or new_id("msg")
+        return TextStream(
+            self._run,
+            self._owner,
+            id_,
+            TextMessageStartEvent(
+                message_id=id_,
+                role=role,
+                name=optional(name),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            ),
+        )
+
+    async def say(
+        self,
+        text: str,
+        *,
+        role: TextMessageRole = "assistant",
+        message_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> str:
+        """A whole text message at once. Returns its id."""
+        async with self.text(role=role, message_id=message_id, metadata=metadata) as stream:
+            await stream.write(text)
+        return stream.message_id
+
+    def tool_call(
+        self,
+        name: str,
+        arguments: str | dict[str, Any] | None = None,
+        *,
+        tool_call_id: str | None = None,
+        parent_message_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> "ToolCallStream":
+        """A call of one of the agent's own tools (TOOL-1).
+
+        Write the text of the arguments inside the `async with`, or give them whole, as text or
+        as an object; after it, `result` answers the call.
+        """
+        id_ = tool_call_id or new_id("call")
+        return ToolCallStream(
+            self._run,
+            self._owner,
+            id_,
+            ToolCallStartEvent(
+                tool_call_id=id_,
+                tool_call_name=name,
+                parent_message_id=optional(parent_message_id),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            ),
+            None if arguments is None else arguments_text(arguments),
+        )
+
+    def reasoning(
+        self, *, message_id: str | None = None, metadata: Metadata | None = None
+    ) -> "ReasoningStream":
+        """A span of reasoning with one message in it, of the same id (REAS-1)."""
+        id_ = message_id or new_id("reasoning")
+        return ReasoningStream(self._run, self._owner, id_, checked_metadata(metadata))
+
+    def reasoning_span(
+        self, *, span_id: str | None = None, metadata: Metadata | None = None
+    ) -> "ReasoningSpan":
+        """A span of reasoning, for `reasoning_message`s of their own (REAS-1)."""
+        id_ = span_id or new_id("span")
+        return ReasoningSpan(self._run, self._owner, id_, checked_metadata(metadata))
+
+    def reasoning_message(
+        self, *, message_id: str | None = None, metadata: Metadata | None = None
+    ) -> "ReasoningMessageStream":
+        """A reasoning message, inside a span or without one."""
+        id_ = message_id or new_id("reasoning")
+        return ReasoningMessageStream(self._run, self._owner, id_, checked_metadata(metadata))
+
+    async def encrypted_value(
+        self,
+        entity_id: str,
+        value: str,
+        *,
+        subtype: Literal["message", "tool-call"] = "message",
+        metadata: Metadata | None = None,
+    ) -> None:
+        """A provider's opaque value, which comes back with the message or call (REAS-4)."""
+        await self._run.send(
+            ReasoningEncryptedValueEvent(
+                subtype=subtype,
+                entity_id=entity_id,
+                encrypted_value=value,
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+    def step(self, name: str, *, metadata: Metadata | None = None) -> "Step":
+        """A named phase of the run: `async with run.step("search"): …` (RUN-14)."""
+        return Step(self._run, self._owner, name, checked_metadata(metadata))
+
+    async def activity(
+        self,
+        activity_type: str,
+        content: dict[str, Any],
+        *,
+        message_id: str | None = None,
+        replace: bool | None = None,
+        metadata: Metadata | None = None,
+    ) -> "Activity":
+        """Structured progress for a user interface (ACT-1); `replace=False` keeps what is there."""
+        id_ = message_id or new_id("activity")
+        activity = Activity(self._run, self._owner, id_, activity_type)
+        await activity.set(content, replace=replace, metadata=metadata)
+        return activity
+
+    async def custom(self, name: str, value: Any, *, metadata: Metadata | None = None) -> None:
+        """An event of the application's own; prefix the name with a vendor's or product's."""
+        await self._run.send(
+            CustomEvent(
+                name=name,
+                value=plain_value(value),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+    async def raw(
+        self, event: Any, source: str | None = None, *, metadata: Metadata | None = None
+    ) -> None:
+        """A provider's own event, passed through for who wants to see it."""
+        await self._run.send(
+            RawEvent(
+                event=plain_value(event),
+                source=optional(source),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+    def subagent(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        subagent_run_id: str | None = None,
+        parent_tool_call_id: str | None = None,
+        parent_message_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> "Subagent":
+        """An invocation of a subagent: `async with run.subagent("researcher") as sub: …`.
+
+        What is said through `sub` belongs to it (SUB-1). Invocations may nest and run in
+        parallel. An exception that leaves the block ends the invocation with `SUBAGENT_ERROR`,
+        whose words are the agent's only for a `RunError`.
+        """
+        id_ = subagent_run_id or new_id("subagent")
+        return Subagent(
+            self._run,
+            id_,
+            SubagentStartedEvent(
+                subagent_run_id=id_,
+                name=name,
+                description=optional(description),
+                parent_subagent_run_id=self._owner,
+                parent_tool_call_id=optional(parent_tool_call_id),
+                parent_message_id=optional(parent_message_id),
+                metadata=checked_metadata(metadata),
+            ),
+        )
+
+
+class _Item:
+    """Something that opens, is written to and closes."""
+
+    def __init__(self, run: "Run", owner: str | UnsetType) -> None:
+        self._run = run
+        self._owner = owner
+        self._last_metadata: Metadata | UnsetType = UNSET
+
+    def annotate(self, **metadata: Any) -> None:
+        """Metadata that goes with the closing event, such as what is only known at the end."""
+        known = {} if self._last_metadata is UNSET else self._last_metadata
+        self._last_metadata = {**known, **copy_value(metadata)}
+
+    async def __aenter__(self) -> Self:
+        for event in self._opening():
+            await self._run.send(event)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for item, event in self._closing():
+            self._run.close(item, event)
+
+    def _opening(self) -> Sequence[Event]:
+        raise NotImplementedError
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        raise NotImplementedError
+
+
+class TextStream(_Item):
+    """A text message that is being written. `message_id` names it."""
+
+    def __init__(
+        self, run: "Run", owner: str | UnsetType, message_id: str, start: TextMessageStartEvent
+    ) -> None:
+        super().__init__(run, owner)
+        self.message_id = message_id
+        self._start = start
+
+    async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
+        """Append to the message."""
+        await self._run.send(
+            TextMessageContentEvent(
+                message_id=self.message_id,
+                delta=text_of(delta),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+    async def encrypted_value(self, value: str) -> None:
+        """Store a provider's opaque value with the message (REAS-4)."""
+        await Speaker(self._run, self._owner).encrypted_value(self.message_id, value)
+
+    def _opening(self) -> Sequence[Event]:
+        return [self._start]
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        end = TextMessageEndEvent(
+            message_id=self.message_id,
+            subagent_run_id=self._owner,
+            metadata=self._last_metadata,
+        )
+        return [(OpenItem(Family.MESSAGE, self.message_id, self._owner), end)]
+
+
+class ToolCallStream(_Item):
+    """A tool call whose arguments are being written. `tool_call_id` names it."""
+
+    def __init__(
+        self,
+        run: "Run",
+        owner: str | UnsetType,
+        tool_call_id: str,
+        start: ToolCallStartEvent,
+        arguments: str | None,
+    ) -> None:
+        super().__init__(run, owner)
+        self.tool_call_id = tool_call_id
+        self._start = start
+        self._arguments = arguments
+
+    async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
+        """Append to the text of the arguments, which by convention is JSON (TOOL-2)."""
+        await self._run.send(self._args(delta, metadata))
+
+    async def result(
+        self,
+        content: str | Sequence[ContentPart | dict[str, Any]],
+        *,
+        message_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> None:
+        """Answer the call, after its block, with text or with content parts (TOOL-6, TOOL-7).
+
+        Raises `SequenceViolation` for a call of one of the application's tools (FRONT-1).
+        """
+        event = {
+            "type": ToolCallResultEvent.type,
+            "messageId": message_id or new_id("msg"),
+            "toolCallId": self.tool_call_id,
+            "content": content if isinstance(content, str) else plain_value(list(content)),
+        }
+        if self._owner is not UNSET:
+            event["subagentRunId"] = self._owner
+        if metadata is not None:
+            event["metadata"] = metadata
+        await self._run.emit(event)
+
+    async def encrypted_value(self, value: str) -> None:
+        """Store a provider's opaque value with the call (REAS-4)."""
+        await Speaker(self._run, self._owner).encrypted_value(
+            self.tool_call_id, value, subtype="tool-call"
+        )
+
+    def _args(self, delta: str, metadata: Metadata | None = None) -> ToolCallArgsEvent:
+        return ToolCallArgsEvent(
+            tool_call_id=self.tool_call_id,
+            delta=text_of(delta),
+            subagent_run_id=self._owner,
+            metadata=checked_metadata(metadata),
+        )
+
+    def _opening(self) -> Sequence[Event]:
+        if self._arguments is None:
+            return [self._start]
+        return [self._start, self._args(self._arguments)]
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        end = ToolCallEndEvent(
+            tool_call_id=self.tool_call_id,
+            subagent_run_id=self._owner,
+            metadata=self._last_metadata,
+        )
+        return [(OpenItem(Family.TOOL_CALL, self.tool_call_id, self._owner), end)]
+
+
+class ReasoningMessageStream(_Item):
+    """A reasoning message that is being written. `message_id` names it."""
+
+    def __init__(
+        self,
+        run: "Run",
+        owner: str | UnsetType,
+        message_id: str,
+        metadata: Metadata | UnsetType,
+    ) -> None:
+        super().__init__(run, owner)
+        self.message_id = message_id
+        self._metadata = metadata
+
+    async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
+        """Append to the reasoning."""
+        await self._run.send(
+            ReasoningMessageContentEvent(
+                message_id=self.message_id,
+                delta=text_of(delta),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+    async def encrypted_value(self, value: str) -> None:
+        """Store a provider's opaque value with the reasoning (REAS-4)."""
+        await Speaker(self._run, self._owner).encrypted_value(self.message_id, value)
+
+    def _opening(self) -> Sequence[Event]:
+        return [
+            ReasoningMessageStartEvent(
+                message_id=self.message_id,
+                role="reasoning",
+                subagent_run_id=self._owner,
+                metadata=self._metadata,
+            )
+        ]
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        end = ReasoningMessageEndEvent(
+            message_id=self.message_id,
+            subagent_run_id=self._owner,
+            metadata=self._last_metadata,
+        )
+        return [(OpenItem(Family.REASONING, self.message_id, self._owner), end)]
+
+
+class ReasoningSpan(_Item):
+    """A span of reasoning. `span_id` names it; messages inside have ids of their own."""
+
+    def __init__(
+        self, run: "Run", owner: str | UnsetType, span_id: str, metadata: Metadata | UnsetType
+    ) -> None:
+        super().__init__(run, owner)
+        self.span_id = span_id
+        self._metadata = metadata
+
+    def message(self, *, message_id: str | None = None) -> ReasoningMessageStream:
+        """A reasoning message inside the span."""
+        return Speaker(self._run, self._owner).reasoning_message(message_id=message_id)
+
+    def _opening(self) -> Sequence[Event]:
+        return [
+            ReasoningStartEvent(
+                message_id=self.span_id, subagent_run_id=self._owner, metadata=self._metadata
+            )
+        ]
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        end = ReasoningEndEvent(
+            message_id=self.span_id, subagent_run_id=self._owner, metadata=self._last_metadata
+        )
+        return [(OpenItem(Family.SPAN, self.span_id, self._owner), end)]
+
+
+class ReasoningStream(ReasoningMessageStream):
+    """A span of reasoning and the message in it. `message_id` names both."""
+
+    def _opening(self) -> Sequence[Event]:
+        start = ReasoningStartEvent(message_id=self.message_id, subagent_run_id=self._owner)
+        return [start, *super()._opening()]
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        end = ReasoningEndEvent(message_id=self.message_id, subagent_run_id=self._owner)
+        span = OpenItem(Family.SPAN, self.message_id, self._owner)
+        return [*super()._closing(), (span, end)]
+
+
+class Step(_Item):
+    """A phase of the run that is under way."""
+
+    def __init__(
+        self, run: "Run", owner: str | UnsetType, name: str, metadata: Metadata | UnsetType
+    ) -> None:
+        super().__init__(run, owner)
+        self.name = name
+        self._metadata = metadata
+
+    def _opening(self) -> Sequence[Event]:
+        return [
+            StepStartedEvent(
+                step_name=self.name, subagent_run_id=self._owner, metadata=self._metadata
+            )
+        ]
+
+    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
+        end = StepFinishedEvent(
+            step_name=self.name, subagent_run_id=self._owner, metadata=self._last_metadata
+        )
+        return [(OpenItem(Family.STEP, self.name, self._owner), end)]
+
+
+class Activity:
+    """An activity message. `message_id` names it."""
+
+    def __init__(
+        self, run: "Run", owner: str | UnsetType, message_id: str, activity_type: str
+    ) -> None:
+        self._run = run
+        self._owner = owner
+        self.message_id = message_id
+        self.activity_type = activity_type
+
+    async def set(
+        self,
+        content: dict[str, Any],
+        *,
+        replace: bool | None = None,
+        metadata: Metadata | None = None,
+    ) -> None:
+        """Replace the content (ACT-1)."""
+        await self._run.send(
+            ActivitySnapshotEvent(
+                message_id=self.message_id,
+                activity_type=self.activity_type,
+                content=plain_value(content),
+                replace=UNSET if replace is None else replace,
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+    async def patch(
+        self,
+        operations: JsonPatch | Sequence[dict[str, Any]],
+        *,
+        activity_type: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> None:
+        """Amend the content by a JSON Patch, and the type where one is given (ACT-3)."""
+        if activity_type is not None:
+            self.activity_type = activity_type
+        await self._run.send(
+            ActivityDeltaEvent(
+                message_id=self.message_id,
+                activity_type=self.activity_type,
+                patch=plain_value(list(operations)),
+                subagent_run_id=self._owner,
+                metadata=checked_metadata(metadata),
+            )
+        )
+
+
+class Subagent(Speaker):
+    """One invocation of a subagent. `subagent_run_id` names it."""
+
+    def __init__(self, run: "Run", subagent_run_id: str, start: SubagentStartedEvent) -> None:
+        super().__init__(run, subagent_run_id)
+        self.subagent_run_id = subagent_run_id
+        self._start = start
+        self._result: Any = UNSET
+        self._suspended = False
+        self._interrupt_ids: list[str] = []
+
+    def finish(self, result: Any) -> None:
+        """Give the invocation a result, sent when its block ends."""
+        self._result = plain_value(result)
+
+    def suspend(self, *interrupt_ids: str) -> None:
+        """End the block as suspended, waiting for these interrupts or a descendant's (SUB-5)."""
+        self._suspended = True
+        self._interrupt_ids += interrupt_ids
+
+    async def __aenter__(self) -> Self:
+        await self._run.send(self._start)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        id_ = self.subagent_run_id
+        self._run.close_owned_by(id_)
+        self._run.close(OpenItem(Family.SUBAGENT, id_, UNSET), self._end(error))
+
+    def _end(self, error: BaseException | None) -> Event:
+        id_ = self.subagent_run_id
+        if isinstance(error, RunError):
+            return SubagentErrorEvent(
+                subagent_run_id=id_, message=error.message, code=optional(error.code)
+            )
+        if isinstance(error, Exception):
+            return SubagentErrorEvent(subagent_run_id=id_, message=_FAILED)
+        if error is not None:
+            # Cancelled: the invocation was cut off together with the run.
+            return SubagentErrorEvent(
+                subagent_run_id=id_, message="The run was cancelled.", code="cancelled"
+            )
+        if self._suspended:
+            outcome = SubagentFinishedSuspendedOutcome(interrupt_ids=self._interrupt_ids or UNSET)
+            return SubagentFinishedEvent(subagent_run_id=id_, outcome=outcome)
+        return SubagentFinishedEvent(subagent_run_id=id_, result=self._result)
+
+
+def new_id(prefix: str) -> str:
+    """An id that nobody has used."""
+    return f"{prefix}-{uuid4().hex}"
+
+
+def optional(text: str | None) -> str | UnsetType:
+    """`UNSET` for None."""
+    return UNSET if text is None else text_of(text)
+
+
+def checked_metadata(metadata: Metadata | None) -> Metadata | UnsetType:
+    """A copy of the metadata, proved to be a JSON object; `UNSET` for None."""
+    if metadata is None:
+        return UNSET
+    copied = copy_value(metadata)
+    if not isinstance(copied, dict):
+        raise TypeError(f"metadata is a dictionary, not {type(metadata).__name__}")
+    return copied
+
+
+def text_of(value: str) -> str:
+    """The string, or `TypeError`: what has to be text is never made into text silently."""
+    if not isinstance(value, str):
+        raise TypeError(f"expected a string, not {type(value).__name__}")
+    return value
+
+
+def arguments_text(arguments: str | dict[str, Any]) -> str:
+    """The text of a call's arguments: as given, or an object's JSON."""
+    return arguments if isinstance(arguments, str) else encode(plain_value(arguments)).decode()
