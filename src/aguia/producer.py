@@ -13,11 +13,16 @@ import msgspec
 
 from aguia.codec.json import STRICT_FAILURES, copy_value, decode_event, encode
 from aguia.conversation.live import LiveState
-from aguia.pipeline.chunks import ChunkExpander
+from aguia.pipeline.chunks import CHUNKS, ChunkExpander
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
-from aguia.protocol.errors import MalformedEvent, ProtocolWarning, SequenceViolation
+from aguia.protocol.errors import (
+    MalformedEvent,
+    ProtocolViolation,
+    ProtocolWarning,
+    SequenceViolation,
+)
 from aguia.protocol.events import (
     Event,
     ReasoningEndEvent,
@@ -120,13 +125,14 @@ class Producer:
 
         Its structure is judged like a peer's: members that the protocol does not describe are
         removed with a warning, malformed ones raise `MalformedEvent`, and so does a type that
-        the protocol does not describe (PROC-13). Chunks come out expanded.
+        the protocol does not describe (PROC-13). Chunks are judged as what they stand for and
+        emitted as they are.
         """
         checked = _checked(event)
-        events = self.flush()
-        for expanded in self._chunks.expand(checked):
-            events += self._emit(expanded)
-        return events
+        if type(checked) in CHUNKS and self._chunks.lanes:
+            # A state event would end the chunk stream that this one may continue (CHUNK-5).
+            return self._emit(checked)
+        return [*self.flush(), *self._emit(checked)]
 
     def flush(self) -> list[Event]:
         """Emit what has been changed in `state`, as one delta or, where shorter, a snapshot."""
@@ -151,9 +157,9 @@ class Producer:
         Without an outcome the run succeeded; the calls it leaves unanswered are named.
         """
         events = self.flush()
+        self._end_chunk_streams()
         for item in reversed(self.open_items()):
             events += self._emit(_closing(item, outcome))
-        self._chunks.lanes.clear()
         if outcome is None:
             pending = self.pending_tool_call_ids
             outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=pending or UNSET)
@@ -183,12 +189,42 @@ class Producer:
     def close_owned_by(self, subagent_run_id: str) -> list[Event]:
         """Close what an invocation has left open, the last opened first."""
         events = self.flush()
+        self._end_chunk_streams(subagent_run_id)
         for item in reversed(self.open_items()):
             if item.owner == subagent_run_id:
                 events += self._emit(_closing(item, None))
         return events
 
     def _emit(self, event: Event) -> list[Event]:
+        if not self._chunks.lanes and type(event) not in CHUNKS:
+            self._take(event)
+            return [event]
+        before = dict(self._chunks.lanes)
+        try:
+            for expanded in self._chunks.expand(event):
+                self._take(expanded)
+        except ProtocolViolation:
+            # What was refused has opened nothing.
+            lanes = self._chunks.lanes
+            for owner, stream in list(lanes.items()):
+                if before.get(owner) is not stream:
+                    del lanes[owner]
+            raise
+        return [event]
+
+    def _end_chunk_streams(self, owner: str | None = None) -> None:
+        """Take note of the ends that the next event of the run, or of the owner, implies.
+
+        An item that chunks have opened is closed by what follows and not by an event of its
+        own: the reader expands it so (CHUNK-5).
+        """
+        for stream in list(self._chunks.lanes.values()):
+            if owner is None or stream.owner == owner:
+                for end in self._chunks.close(stream.owner):
+                    self._take(end)
+
+    def _take(self, event: Event) -> None:
+        """Judge one event, expanded, and take note of what it does."""
         if isinstance(event, ToolCallResultEvent):
             self._refuse_frontend_result(event)
         self._verifier.check(event)
@@ -205,7 +241,6 @@ class Producer:
                 self._state.replace(event.snapshot)
             case StateDeltaEvent():
                 self._state.tell(event.delta)
-        return [event]
 
     def _refuse_frontend_result(self, event: ToolCallResultEvent) -> None:
         id_ = event.tool_call_id

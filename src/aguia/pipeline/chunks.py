@@ -121,18 +121,19 @@ class ChunkExpander:
         if kind in _CLOSE_NOTHING:
             return []
         if kind in _CLOSE_EVERY_LANE:
-            return [end for owner in list(self.lanes) for end in self._close(owner)]
+            return [end for owner in list(self.lanes) for end in self.close(owner)]
         if isinstance(event, SubagentFinishedEvent | SubagentErrorEvent):
-            return self._close(event.subagent_run_id)
-        ends = self._close(getattr(event, "subagent_run_id", UNSET))
+            return self.close(event.subagent_run_id)
+        ends = self.close(getattr(event, "subagent_run_id", UNSET))
         explicit = _EXPLICIT.get(kind)
         if explicit is not None:
             lane = self._lane_holding(explicit[0], getattr(event, explicit[1]))
             if lane is not None:
-                ends += self._close(lane.owner)
+                ends += self.close(lane.owner)
         return ends
 
-    def _close(self, owner: Owner) -> list[Event]:
+    def close(self, owner: Owner) -> list[Event]:
+        """Close the lane of this owner: the end of what it was assembling, if anything."""
         stream = self.lanes.pop(owner, None)
         if stream is None:
             return []
@@ -153,8 +154,8 @@ class ChunkExpander:
         out: list[Event] = []
         stream = self._continued(owner, _TEXT, chunk.message_id)
         if stream is None:
-            out += self._close(owner)
             id_ = _required(chunk, chunk.message_id, "messageId")
+            out += self.close(owner)
             role = "assistant" if chunk.role is UNSET else chunk.role
             stream = _Stream(_TEXT, id_, owner, {"role": role, "name": chunk.name})
             self.lanes[owner] = stream
@@ -187,9 +188,9 @@ class ChunkExpander:
         out: list[Event] = []
         stream = self._continued(owner, _TOOL, chunk.tool_call_id)
         if stream is None:
-            out += self._close(owner)
             id_ = _required(chunk, chunk.tool_call_id, "toolCallId")
             name = _required(chunk, chunk.tool_call_name, "toolCallName")
+            out += self.close(owner)
             stream = _Stream(
                 _TOOL,
                 id_,
@@ -226,8 +227,8 @@ class ChunkExpander:
         out: list[Event] = []
         stream = self._continued(owner, _REASONING, chunk.message_id)
         if stream is None:
-            out += self._close(owner)
             id_ = _required(chunk, chunk.message_id, "messageId")
+            out += self.close(owner)
             stream = _Stream(_REASONING, id_, owner, {})
             self.lanes[owner] = stream
             out.append(
@@ -302,9 +303,9 @@ def _agree(chunk: Event, stream: _Stream, member: str, value: str | UnsetType) -
     if value is UNSET or value == stream.established[member]:
         return
     was = stream.established[member]
+    opened = f"{member} {was!r}" if was is not UNSET else f"no {member}"
     raise SequenceViolation(
-        f"the {stream.kind} '{stream.id}' was opened with "
-        f"{f'{member} {was!r}' if was is not UNSET else f'no {member}'}, and this chunk says {value!r}",
+        f"the {stream.kind} '{stream.id}' was opened with {opened}, and this chunk says {value!r}",
         rule="CHUNK-4",
         event_type=chunk.type,
     )
@@ -313,8 +314,10 @@ def _agree(chunk: Event, stream: _Stream, member: str, value: str | UnsetType) -
 def _has_content(
     chunk: TextMessageChunkEvent | ToolCallChunkEvent | ReasoningMessageChunkEvent, *, opened: bool
 ) -> bool:
-    """Whether the chunk needs a content event: for its delta, its raw event, or (where no
-    start carries it) its metadata (CHUNK-10)."""
+    """Whether the chunk needs a content event (CHUNK-10).
+
+    It does for its delta, for its raw event, and for its metadata where no start carries that.
+    """
     if chunk.delta is not UNSET or chunk.raw_event is not UNSET:
         return True
     return chunk.metadata is not UNSET and not opened

@@ -120,7 +120,7 @@ def enforce_list(values: Iterable[Any], type_: Any, warn: Warn, path: str = "") 
     for index, value in enumerate(values):
         place = f"{path}/{index}"
         item = value
-        if not isinstance(value, msgspec.Struct):
+        if not isinstance(value, type_):
             item = _enforced(_raw(value, place), type_, place, warn)
         if item is not _DROP:
             result.append(item)
@@ -129,10 +129,8 @@ def enforce_list(values: Iterable[Any], type_: Any, warn: Warn, path: str = "") 
 
 def _raw(value: Any, path: str = "") -> Any:
     try:
-        if isinstance(value, msgspec.Struct):
-            value = msgspec.to_builtins(value)
         return copy_value(value)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise InvalidInput(str(error), rule="PROC-3", path=path) from None
 
 
@@ -171,7 +169,7 @@ class _Walk:
         self.errors: list[tuple[str, str]] = []
         self.cause = ("", "")
 
-    def value(self, value: Any, shape: Shape, path: str) -> Any:  # noqa: PLR0911, PLR0912
+    def value(self, value: Any, shape: Shape, path: str) -> Any:
         """The value without what is unrecognised in it, or `_DROP`."""
         match shape:
             case StringShape(None):
@@ -208,7 +206,7 @@ class _Walk:
             case ConstShape(only):
                 return value if value == only else self._wrong(path, f"'{only}'", value)
             case StringShape(str() as pattern):
-                if isinstance(value, str) and _compiled(pattern).search(value):
+                if isinstance(value, str) and _compiled(pattern).fullmatch(value):
                     return value
                 return self._wrong(path, "a JSON Pointer", value)
             case AnyShape():
@@ -302,7 +300,7 @@ def _escape(name: str) -> str:
 
 
 def _quote(text: str) -> str:
-    return f"'{text}'" if len(text) <= 40 else f"'{text[:40]}…'"  # noqa: PLR2004
+    return f"'{text}'" if len(text) <= 40 else f"'{text[:40]}…'"
 
 
 def _say(value: Any) -> str:

@@ -32,6 +32,11 @@ def run_middleware(
                 continue
             if isinstance(result, BaseEvent | dict):
                 passed.append(result)
+            elif isinstance(result, str | bytes) or not isinstance(result, Iterable):
+                raise TypeError(
+                    f"the middleware {middleware!r} returned {type(result).__name__}: expected an "
+                    "event, several in an iterable, or None"
+                )
             else:
                 passed.extend(result)
         events = passed

@@ -1,5 +1,8 @@
 """Serving an agent: the ASGI application, and the run that an agent is given."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from aguia.server.app import AgentApp, Agents
 from aguia.server.execution import Agent, Execution, run_agent
 from aguia.server.run import CANCELLED, Cancelled, Resume, Run
@@ -16,6 +19,9 @@ from aguia.server.speaker import (
     ToolCallStream,
 )
 
+if TYPE_CHECKING:
+    from aguia.server.serving import GracefulServer, serve
+
 __all__ = [
     "CANCELLED",
     "Activity",
@@ -24,6 +30,7 @@ __all__ = [
     "Agents",
     "Cancelled",
     "Execution",
+    "GracefulServer",
     "ReasoningMessageStream",
     "ReasoningSpan",
     "ReasoningStream",
@@ -36,4 +43,12 @@ __all__ = [
     "TextStream",
     "ToolCallStream",
     "run_agent",
+    "serve",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # uvicorn comes with the `cli` extra; who serves with another server needs none of it.
+    if name in ("GracefulServer", "serve"):
+        return getattr(import_module("aguia.server.serving"), name)
+    raise AttributeError(f"module 'aguia.server' has no attribute {name!r}")

@@ -350,7 +350,7 @@ class Run(Speaker):
     # Events
 
     async def emit(self, event: Any) -> None:
-        """Any event: typed, plain, or a model of the official package. Chunks are expanded.
+        """Any event, chunks included: typed, plain, or a model of the official package.
 
         Judged like everything else; raises `MalformedEvent` or `SequenceViolation`.
         """
