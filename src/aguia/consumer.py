@@ -37,7 +37,7 @@ from aguia.protocol.errors import (
     ProtocolWarning,
     TruncatedRun,
 )
-from aguia.protocol.events import BaseEvent, Event, RunStartedEvent
+from aguia.protocol.events import Event, RunStartedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.messages import Message
 from aguia.protocol.outcomes import Interrupt
@@ -102,6 +102,8 @@ class Consumer:
         self.peer_version = peer_version
         self._max_event_bytes = max_event_bytes
         self._max_depth = max_depth
+        # A frame that is no longer than this can break neither limit.
+        self._small = min(max_event_bytes, max_depth)
         self._framing = sse.SseDecoder(max_event_bytes)
         self._compatibility = Compatibility()
         self._middleware = tuple(middleware)
@@ -125,7 +127,8 @@ class Consumer:
         abandoned iteration leaves over comes first out of the next call's. Raises a
         `ProtocolViolation` while being iterated.
         """
-        self._frames.extend(self._framing.feed(data))
+        if self._failure is None:
+            self._frames.extend(self._framing.feed(data))
         return self._drain(self._framing.check)
 
     def receive_event(self, event: Event | dict[str, Any]) -> Iterator[Event]:
@@ -154,7 +157,6 @@ class Consumer:
     def _finish(self) -> None:
         if self._ended:
             return
-        self._ended = True
         if self._verifier.phase is Phase.ACTIVE:
             raise TruncatedRun(
                 f"the stream ended after event {self._index} and the run "
@@ -162,6 +164,7 @@ class Consumer:
             )
         if self._verifier.phase is Phase.BEFORE:
             raise TruncatedRun("the stream ended before any event had come")
+        self._ended = True
         self._verifier.end()
 
     def _drain(self, at_end: Callable[[], None] | None) -> Iterator[Event]:
@@ -174,7 +177,7 @@ class Consumer:
         lanes = self._chunks.lanes
         halves = self._text.halves
         staged = bool(self._middleware)
-        max_depth = self._max_depth
+        small = self._small
         frames = self._frames
         try:
             while True:
@@ -191,7 +194,7 @@ class Consumer:
                 if type(frame) is not bytes:
                     self._current = self._from_program(frame)
                     continue
-                if len(frame) > max_depth:
+                if len(frame) > small:
                     self._check_size(frame)
                 try:
                     event = decode_event(frame)
@@ -232,21 +235,23 @@ class Consumer:
         yield from self._from_raw(parse_object(frame, self._max_depth))
 
     def _from_program(self, value: Any) -> Iterator[Event]:
-        try:
-            if isinstance(value, BaseEvent):
-                # A typed value is only as good as who made it: attributes aren't checked then.
-                value = msgspec.to_builtins(value)
-            raw = copy_value(value, self._max_depth)
-        except (ValueError, TypeError) as error:
-            raise MalformedEvent(str(error), rule="PROC-3", path="") from None
-        if not isinstance(raw, dict):
-            raise DecodeError("an event is a JSON object", rule="EVT-1")
+        raw = self._plain(value)
         try:
             event: Event = msgspec.convert(raw, Event)
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):
             yield from self._from_raw(raw)
         else:
             yield from self._from_typed(event, whole=False)
+
+    def _plain(self, value: Any) -> dict[str, Any]:
+        # A typed value is only as good as who made it, since nobody checks its attributes then.
+        try:
+            raw = copy_value(value, self._max_depth)
+        except ValueError as error:
+            raise MalformedEvent(str(error), rule="PROC-3", path="") from None
+        if not isinstance(raw, dict):
+            raise DecodeError("an event is a JSON object", rule="EVT-1")
+        return raw
 
     def _from_raw(self, raw: dict[str, Any]) -> Iterator[Event]:
         for translated in self._compatibility.translate(raw):
@@ -263,8 +268,9 @@ class Consumer:
             else:
                 yield from self._enforced(item)
 
-    def _enforced(self, item: Event | dict[str, Any]) -> Iterator[Event]:
-        raw = item if isinstance(item, dict) else msgspec.to_builtins(item)
+    def _enforced(self, item: Any) -> Iterator[Event]:
+        # What has been in the hands of middleware may hold anything, and others may hold it.
+        raw = self._plain(item) if self._middleware else item
         event = enforce_event(raw, self._warn)
         if event is not None:
             yield from self._expanded(event, whole=False)

@@ -7,8 +7,12 @@ what it holds. Both refuse what is no JSON at all (RFC 8259): `NaN`, infinities,
 
 import json
 from collections.abc import Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final, Never, TypeVar, Union, cast
+from uuid import UUID
 
 import msgspec
 
@@ -33,6 +37,7 @@ STRICT_FAILURES: Final = (msgspec.DecodeError, RecursionError)
 """What `decode_event` and `decode` raise when they refuse their input."""
 
 _EXCERPT: Final = 24
+_MAX_DIGITS: Final = 4300  # as many as the strict decoder reads
 
 T = TypeVar("T")
 
@@ -95,7 +100,7 @@ def parse_object(frame: bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
     if nests_deeper_than(frame, max_depth):
         raise DecodeError(f"the frame nests deeper than {max_depth} levels", rule=None)
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, parse_int=_whole)
     except json.JSONDecodeError as error:
         raise DecodeError(
             f"the frame is not JSON: {error.msg} at character {error.pos}{_near(text, error.pos)}",
@@ -117,46 +122,57 @@ def nests_deeper_than(frame: bytes, limit: int) -> bool:
     """Whether the JSON text nests objects and arrays deeper than `limit`.
 
     Text that is no JSON may get either answer; the parser refuses it anyhow. Works in few
-    passes over the bytes, since it stands before the decoding of every large frame.
+    passes over the bytes, whatever they hold: it stands before the decoding of every large frame.
     """
     if len(frame) <= limit or frame.count(b"[") + frame.count(b"{") <= limit:
         return False
     if b"\\" in frame:
         frame = frame.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(frame.split(b'"')[::2]).translate(_ONE_KIND, _NO_BRACKETS)
+    brackets = b"".join(frame.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
     depth = 0
-    while brackets:
-        inner = brackets.replace(b"[]", b"")
-        if len(inner) == len(brackets):
-            return False
-        brackets = inner
+    while brackets and depth < _QUICK_PASSES:
+        # Each pass takes the innermost level away, and of ordinary text nothing is left soon.
+        brackets = brackets.replace(_PAIR, b"")
         depth += 1
-        if depth > limit:
-            return True
-    return False
+    return depth + max(accumulate(memoryview(brackets).cast("b")), default=0) > limit
 
 
-_ONE_KIND: Final = bytes.maketrans(b"{}", b"[]")
+_QUICK_PASSES: Final = 12
+_PAIR: Final = b"\x01\xff"  # one level up and, as a signed byte, one down
+_STEPS: Final = bytes.maketrans(b"[{]}", _PAIR[:1] * 2 + _PAIR[1:] * 2)
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def copy_value(value: Any, max_depth: int = MAX_DEPTH) -> Any:
     """A deep copy of a JSON value that some program made, proved to be JSON on the way.
 
-    Tuples count as arrays. Raises `ValueError` with a JSON Pointer to what is no JSON: other
-    types, keys that are no strings, `NaN` and infinities, nesting beyond `max_depth`.
+    Wire values come out in their plain form, tuples as arrays, and members of a `StrEnum` or
+    other subclasses as what they are made of. Raises `ValueError` with a JSON Pointer to what
+    is no JSON: other types, keys that are no strings, `NaN` and infinities, nesting beyond
+    `max_depth`.
     """
-    return _copy(value, max_depth, "")
+    try:
+        return _copy(value, max_depth, "")
+    except RecursionError:
+        raise ValueError("the value nests too deeply") from None
+
+
+# What is no JSON must not become some on the way to plain values.
+_NO_JSON: Final = (bytes, bytearray, date, datetime, time, timedelta, Decimal, UUID)
 
 
 def _copy(value: Any, depth: int, path: str) -> Any:
     match value:
-        case str() | bool() | int() | None:
+        case bool() | None:
             return value
+        case str():
+            return value if type(value) is str else str.__str__(value)
+        case int():
+            return value if type(value) is int else int.__int__(value)
         case float():
             if value - value != 0:
                 raise ValueError(f"{value} at '{path}' is no JSON number")
-            return value
+            return value if type(value) is float else float.__float__(value)
         case Mapping():
             if depth == 0:
                 raise ValueError(f"the value nests too deeply at '{_shorten(path)}'")
@@ -164,12 +180,19 @@ def _copy(value: Any, depth: int, path: str) -> Any:
             for key, item in value.items():
                 if not isinstance(key, str):
                     raise ValueError(f"the key {key!r} at '{path}' is no string")
-                result[key] = _copy(item, depth - 1, f"{path}/{key}")
+                name = key if type(key) is str else str.__str__(key)
+                result[name] = _copy(item, depth - 1, f"{path}/{name}")
             return result
         case list() | tuple():
             if depth == 0:
                 raise ValueError(f"the value nests too deeply at '{_shorten(path)}'")
             return [_copy(item, depth - 1, f"{path}/{index}") for index, item in enumerate(value)]
+        case msgspec.Struct():
+            try:
+                plain = msgspec.to_builtins(value, builtin_types=_NO_JSON)
+            except TypeError as error:
+                raise ValueError(f"{error} (in what is at '{path}')") from None
+            return _copy(plain, depth, path)
     raise ValueError(f"{type(value).__name__} at '{path}' is no JSON value")
 
 
@@ -184,6 +207,12 @@ def _near(text: str, position: int) -> str:
 
 def _no_constant(name: str) -> Never:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"the number {text[:_EXCERPT]}… has more than {_MAX_DIGITS} digits")
+    return int(text)
 
 
 def _finite(text: str) -> float:

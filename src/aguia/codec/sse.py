@@ -32,8 +32,9 @@ def encode_comment(text: str = "") -> bytes:
 class SseDecoder:
     """Cuts a body into the data of its events, however the bytes were split.
 
-    `feed` gives the frames that its bytes complete; `check` raises `DecodeError` when what is
-    left over is larger than a frame may be; `end` gives what the body broke off with.
+    `feed` gives the frames that its bytes complete; `check` raises `DecodeError` when the lines
+    of the unfinished event are more than a frame of `max_frame` bytes needs (the whole frames
+    are for the caller to measure); `end` gives what the body broke off with.
     """
 
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
@@ -73,7 +74,8 @@ class SseDecoder:
 
     def check(self) -> None:
         """Raise `DecodeError` when the unfinished event is already too large."""
-        if len(self._buffer) > self._max_frame:
+        # Field names, comments and line ends take some room besides the data.
+        if len(self._buffer) > 2 * self._max_frame + 1024:
             raise DecodeError(f"an event is larger than {self._max_frame} bytes", rule=None)
 
     def end(self) -> bytes | None:
@@ -105,6 +107,8 @@ class SseDecoder:
         while buffer.startswith(b":"):
             end = buffer.find(b"\n")
             if end < 0:
+                # What is left of an unfinished comment only has to look like one.
+                del buffer[1:]
                 return
             del buffer[: end + 1]
 
@@ -114,7 +118,7 @@ def _frames(block: bytes) -> list[bytes]:
         # Nearly every block is nothing but events of one data line each.
         frames = block[6:].split(b"\n\ndata: ")
         if block.count(b"\n") == 2 * (len(frames) - 1):
-            return frames
+            return frames if all(frames) else [data for data in frames if data]
     return [data for event in block.split(b"\n\n") if (data := _data(event))]
 
 

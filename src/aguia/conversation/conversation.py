@@ -292,7 +292,11 @@ class Conversation:
                     "call; the call gets a message of its own",
                 )
         entry = self._by_id.get(id_)
-        if entry is not None and entry.role == "assistant":
+        if (
+            entry is not None
+            and entry.role == "assistant"
+            and entry.value.subagent_run_id == event.subagent_run_id
+        ):
             return entry
         return self._append(AssistantMessage(id=id_, subagent_run_id=event.subagent_run_id))
 

@@ -357,11 +357,11 @@ class Verifier:
         get_owner = self._open[family].get
         absent = _ABSENT
 
-        # The hot path, two look-ups for each delta of each item; the usual owner is the
-        # parent agent, and then owner and tag are one and the same `UNSET`.
+        # The hot path: one look-up for each delta of each item. Owner and tag are both `UNSET`
+        # while the parent agent speaks, which is the usual case.
         def check(event: Any) -> None:
             owner = get_owner(id_of(event), absent)
-            if owner is not event.subagent_run_id:
+            if owner is not UNSET or event.subagent_run_id is not UNSET:
                 self._continue_checked(event, family, id_of(event), owner)
 
         return check
@@ -369,8 +369,11 @@ class Verifier:
     def _continue_checked(self, event: Any, family: Family, id_: str, owner: Owner) -> None:
         if owner is _ABSENT:
             raise self._not_open(event, family, id_)
-        if event.subagent_run_id is not UNSET and event.subagent_run_id != owner:
-            raise _disagrees(event, family, id_, owner)
+        tag = event.subagent_run_id
+        if tag is not UNSET:
+            if tag != owner:
+                raise _disagrees(event, family, id_, owner)
+            self._tags.add(tag)
 
     def _closes(self, family: Family, id_of: Callable[[Any], str]) -> _Check:
         open_items = self._open[family]

@@ -79,7 +79,7 @@ class ProtocolViolation(AguiaError):
             where.append(f"at '{self.path}'")
         place = f"{' '.join(where)}: " if where else ""
         rule = f" [{self.rule}]" if self.rule else ""
-        return f"{place}{self.message}{rule}"
+        return _printable(f"{place}{self.message}{rule}")
 
 
 class DecodeError(ProtocolViolation):
@@ -199,4 +199,13 @@ class ProtocolWarning(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         place = f" at '{self.path}'" if self.path is not None else ""
         event = f" ({self.event_type}{place})" if self.event_type is not None else place
-        return f"{self.message}{event} [{self.rule}]"
+        return _printable(f"{self.message}{event} [{self.rule}]")
+
+
+def _printable(text: str) -> str:
+    # What a peer sends is quoted here, and must not write lines of its own into a log.
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
