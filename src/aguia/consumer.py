@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from aguia.codec import sse
+from aguia.codec import frames, sse
 from aguia.codec.json import (
     MAX_DEPTH,
     STRICT_FAILURES,
@@ -59,7 +59,8 @@ class Consumer:
         messages: what the thread holds already, in place of the input's messages.
         state: the state that the run starts from, in place of the input's.
         interrupts: those that an earlier run left open (CONV-4).
-        content_type: of the body that `receive` is given.
+        content_type: of the body that `receive` is given: server-sent events, or with the
+            extra `aguia[protobuf]` the binary binding's.
         middleware: callables that see each event before enforcement; see
             `aguia.pipeline.middleware`.
         peer_version: the version of a peer that is known to be old; not used yet.
@@ -67,7 +68,8 @@ class Consumer:
             as well; `logging.getLogger("aguia").setLevel(logging.ERROR)` silences that.
         max_event_bytes, max_depth: the largest event, and its deepest nesting, that is read.
 
-    Raises `ValueError` for a content type that it can't read and `InvalidInput` for plain
+    Raises `ValueError` for a content type that it can't read, `ImportError` for the binary one
+    without its extra, and `InvalidInput` for plain
     values that are no valid wire values.
 
     What was delivered before a violation has been yielded and applied before the exception
@@ -89,8 +91,11 @@ class Consumer:
         max_depth: int = MAX_DEPTH,
     ) -> None:
         media_type = content_type.split(";", 1)[0].strip().lower()
-        if media_type != sse.CONTENT_TYPE:
-            raise ValueError(f"can't read the content type {media_type!r}, only {sse.CONTENT_TYPE}")
+        if media_type not in (sse.CONTENT_TYPE, frames.CONTENT_TYPE):
+            raise ValueError(
+                f"can't read the content type {media_type!r}, only {sse.CONTENT_TYPE} "
+                f"and {frames.CONTENT_TYPE}"
+            )
         self._on_warning = on_warning
         self._index = -1
         request = enforce_input(input, self._warn) if input is not None else None
@@ -104,7 +109,16 @@ class Consumer:
         self._max_depth = max_depth
         # A frame that is no longer than this can break neither limit.
         self._small = min(max_event_bytes, max_depth)
-        self._framing = sse.SseDecoder(max_event_bytes)
+        self._framing: sse.SseDecoder | frames.FrameDecoder
+        self._decode_binary: Callable[[bytes, int], dict[str, Any] | None] | None = None
+        if media_type == sse.CONTENT_TYPE:
+            self._framing = sse.SseDecoder(max_event_bytes)
+        else:
+            # Loaded only here, since the protobuf runtime is an extra.
+            from aguia.codec import protobuf
+
+            self._framing = frames.FrameDecoder(max_event_bytes)
+            self._decode_binary = protobuf.decode_event
         self._compatibility = Compatibility()
         self._middleware = tuple(middleware)
         self._chunks = ChunkExpander()
@@ -115,7 +129,7 @@ class Consumer:
             run_id=request.run_id if request is not None else None,
         )
         self.conversation = Conversation(held, state, interrupts=interrupts, warn=self._warn)
-        self._frames: deque[bytes | Event | dict[str, Any]] = deque()
+        self._waiting: deque[bytes | Event | dict[str, Any]] = deque()
         self._current: Iterator[Event] | None = None
         self._ended = False
         self._failure: ProtocolViolation | None = None
@@ -128,7 +142,7 @@ class Consumer:
         `ProtocolViolation` while being iterated.
         """
         if self._failure is None:
-            self._frames.extend(self._framing.feed(data))
+            self._waiting.extend(self._framing.feed(data))
         return self._drain(self._framing.check)
 
     def receive_event(self, event: Event | dict[str, Any]) -> Iterator[Event]:
@@ -136,7 +150,7 @@ class Consumer:
 
         A plain value is copied, so the caller may go on changing it.
         """
-        self._frames.append(event)
+        self._waiting.append(event)
         return self._drain(None)
 
     def end(self) -> Iterator[Event]:
@@ -151,12 +165,16 @@ class Consumer:
             except DecodeError:
                 pass  # the body broke off in the middle of an event
             else:
-                self._frames.append(rest)
+                self._waiting.append(rest)
         return self._drain(self._finish)
 
     def _finish(self) -> None:
         if self._ended:
             return
+        if self._framing.broken_off:
+            raise TruncatedRun(
+                f"the stream broke off in the middle of an event, after event {self._index}"
+            )
         if self._verifier.phase is Phase.ACTIVE:
             raise TruncatedRun(
                 f"the stream ended after event {self._index} and the run "
@@ -178,7 +196,8 @@ class Consumer:
         halves = self._text.halves
         staged = bool(self._middleware)
         small = self._small
-        frames = self._frames
+        binary = self._decode_binary is not None
+        waiting = self._waiting
         try:
             while True:
                 if self._current is not None:
@@ -187,12 +206,15 @@ class Consumer:
                         apply(event)
                         yield event
                     self._current = None
-                if not frames:
+                if not waiting:
                     break
-                frame = frames.popleft()
+                frame = waiting.popleft()
                 self._index += 1
                 if type(frame) is not bytes:
                     self._current = self._from_program(frame)
+                    continue
+                if binary:
+                    self._current = self._from_binary(frame)
                     continue
                 if len(frame) > small:
                     self._check_size(frame)
@@ -233,6 +255,26 @@ class Consumer:
 
     def _from_frame(self, frame: bytes) -> Iterator[Event]:
         yield from self._from_raw(parse_object(frame, self._max_depth))
+
+    def _from_binary(self, frame: bytes) -> Iterator[Event]:
+        assert self._decode_binary is not None
+        raw = self._decode_binary(frame, self._max_depth)
+        if raw is None:
+            self._warn(
+                ProtocolWarning(
+                    stage="transport",
+                    rule="PB-2",
+                    message="dropped an event of a kind that has no name in this version; "
+                    "a newer one of aguia may know it",
+                )
+            )
+            return
+        try:
+            event: Event = msgspec.convert(raw, Event)
+        except msgspec.ValidationError:
+            yield from self._from_raw(raw)
+        else:
+            yield from self._from_typed(event)
 
     def _from_program(self, value: Any) -> Iterator[Event]:
         raw = self._plain(value)

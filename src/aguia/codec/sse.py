@@ -84,6 +84,11 @@ class SseDecoder:
         self._buffer.clear()
         return _data(rest)
 
+    @property
+    def broken_off(self) -> bool:
+        """Never: an event that the body broke off in is none, and nothing of it counts."""
+        return False
+
     def _skip_byte_order_mark(self, data: bytes) -> bytes:
         head = bytes(self._buffer) + data
         if len(head) < len(_BOM) and _BOM.startswith(head):
