@@ -1,0 +1,108 @@
+"""The commands and their arguments; each imports what it needs when it is called."""
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from aguia import PROTOCOL_VERSION, __version__
+
+        typer.echo(f"aguia {__version__} (AG-UI {PROTOCOL_VERSION})")
+        raise typer.Exit
+
+
+@app.callback()
+def _aguia(
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """AG-UI 1.0: serve an agent, talk to one, see both at work."""
+
+
+@app.command()
+def serve(
+    agent: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODULE:AGENT",
+            help="What to serve, for example myagent:agent; the current folder is importable."
+            " By default the built-in assistant for the current folder.",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")
+    ] = 8000,
+) -> None:
+    """Serve an agent over HTTP. Ctrl-C ends it, with exit code 0."""
+    from aguia.cli.serve import serve
+
+    raise typer.Exit(serve(agent, host=host, port=port))
+
+
+@app.command()
+def chat(
+    url: Annotated[
+        str, typer.Argument(help="Where the agent is, for example http://127.0.0.1:8000/")
+    ],
+    message: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Say this, and leave when it is answered. Without it you get a prompt;"
+            " what is piped in is taken line by line.",
+            show_default=False,
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="'NAME: VALUE'",
+            help="A header to send along, such as 'Authorization: Bearer ...'; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Talk to any AG-UI agent in the terminal.
+
+    Exit codes: 0 answered; 1 the run failed, broke a rule, broke off or was refused; 2 wrong
+    usage, or nothing answers at the URL; 3 cancelled by the agent, or it asks for an answer;
+    130 Ctrl-C.
+    """
+    from aguia.cli.chat import chat
+
+    raise typer.Exit(chat(url, message=" ".join(message or []), headers=header or []))
+
+
+@app.command()
+def demo() -> None:
+    """Watch server and client talk about the current folder."""
+    from aguia.cli.demo import demo
+
+    raise typer.Exit(demo())
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the protocol."""
+    import json
+
+    from aguia.protocol.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,201 @@
+"""`aguia serve`: finds the agent, binds the port, and runs the server until it is stopped."""
+
+import errno
+import importlib
+import logging
+import os
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, cast
+
+import uvicorn
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from aguia.server import Agent, AgentApp, Agents, GracefulServer
+
+__all__ = ["StartError", "assistant", "bind", "load", "serve", "server_for", "url_of"]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+GRACE_SECONDS = 1.0
+"""How long runs that are under way may go on once the server is told to stop."""
+
+
+class StartError(Exception):
+    """The server cannot start; the text says why, in one line, and `code` is the exit code."""
+
+    def __init__(self, message: str, *, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def serve(agent: str | None, *, host: str, port: int) -> int:
+    """Serves `agent` ("module:name", or the folder assistant) until Ctrl-C; the exit code.
+
+    0 after Ctrl-C, which is how a server ends; 1 when it cannot listen; 2 when there is no such
+    agent.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(name)s: %(message)s")
+    try:
+        agents = assistant(os.getcwd()) if agent is None else load(agent)
+        listener = bind(host, port)
+    except StartError as error:
+        sys.stderr.write(f"aguia: {error}\n")
+        return error.code
+    with listener:
+        url = url_of(listener, host)
+        what = f"the folder {os.getcwd()}" if agent is None else agent
+        _say(f"Serving {what} at {url}")
+        if agent is None and host not in LOOPBACK:
+            _say("Mind that whoever reaches this address can read the files of this folder.")
+        _say(f"Talk to it with: aguia chat {url}")
+        _say("Ctrl-C ends it.")
+        # uvicorn ends in order and then raises the signal again.
+        with suppress(KeyboardInterrupt):
+            local_only = agent is None and host in LOOPBACK
+            server_for(agents, local_only=local_only).run(sockets=[listener])
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def assistant(folder: str) -> AgentApp:
+    """The folder assistant as an application."""
+    from aguia.cli.assistant import folder_assistant
+
+    return AgentApp(folder_assistant(folder))
+
+
+def load(name: str) -> AgentApp | Agents:
+    """The application for "module:name": an agent function, or an application as it is.
+
+    Raises:
+        StartError: there is no such module or name, or what it names is no agent.
+    """
+    module_name, _, attribute = name.partition(":")
+    attribute = attribute or "agent"
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise _no_agent(f"'{name}' does not look like module:agent, for example myagent:agent")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        value: Any = importlib.import_module(module_name)
+    except Exception as error:
+        raise _no_agent(_import_failure(module_name, error)) from error
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise _no_agent(f"the module '{module_name}' has no '{attribute}'{_hint(value)}")
+        value = getattr(value, part)
+    if isinstance(value, AgentApp | Agents):
+        return value
+    if not callable(value):
+        raise _no_agent(
+            f"'{name}' is {_kind(value)}; an agent is a function that takes a Run, or an AgentApp"
+        )
+    return AgentApp(cast(Agent, value))
+
+
+def _no_agent(message: str) -> StartError:
+    return StartError(message, code=2)
+
+
+def _import_failure(module_name: str, error: Exception) -> str:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+        return (
+            f"there is no module '{missing}' to import, here in {os.getcwd()} or installed; name"
+            " the agent as module:agent"
+        )
+    if isinstance(error, SyntaxError):
+        place = f"{error.filename}, line {error.lineno}"
+    else:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}, line {frame.lineno}"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"importing '{module_name}' failed: {type(error).__name__}: {text} ({place})"
+
+
+def _hint(module: Any) -> str:
+    """Names of the module that could have been meant."""
+    own = getattr(module, "__name__", "")
+    names = [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and callable(value)
+        and (getattr(value, "__module__", None) == own or isinstance(value, AgentApp | Agents))
+    ]
+    return f"; it has {', '.join(names[:5])}" if names else ""
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens on `host` and `port` (0: a free one).
+
+    Raises:
+        StartError: the port is taken, or the address is none of this machine's.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise StartError(f"'{host}' is no address that this machine knows") from error
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            # Without it a server cannot come back at once on the port that it just left.
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise StartError(_bind_failure(host, port, error)) from error
+    return listener
+
+
+def _bind_failure(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return (
+                f"port {port} on {host} is in use by another program; choose another with --port,"
+                " or 0 for a free one"
+            )
+        case errno.EACCES:
+            return f"port {port} is not for you to listen on; choose one from 1024 on with --port"
+        case errno.EADDRNOTAVAIL:
+            return f"'{host}' is no address of this machine"
+    return f"cannot listen on {host}, port {port}: {error.strerror}"
+
+
+def url_of(listener: socket.socket, host: str) -> str:
+    """The URL to reach what `listener` serves, for a person on this machine."""
+    port = listener.getsockname()[1]
+    name = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
+
+
+def server_for(agents: AgentApp | Agents, *, local_only: bool = False) -> GracefulServer:
+    """A server that says nothing of its own unless something is wrong.
+
+    `local_only` answers only requests that name this machine as their host. Without it a web
+    page could point a host name of its own at 127.0.0.1 and read what is served there.
+    """
+    allowed = [*LOOPBACK, "[::1]"]
+    config = uvicorn.Config(
+        TrustedHostMiddleware(agents, allowed_hosts=allowed) if local_only else agents,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        ws="none",
+    )
+    return GracefulServer(config, agents, grace=GRACE_SECONDS)

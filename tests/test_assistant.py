@@ -1,0 +1,688 @@
+"""The folder assistant: its file tools, how it reads messages, and whole runs of it."""
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+
+from aguia import HttpAgent
+from aguia.cli.assistant import MAX_ENTRIES, MAX_HITS, folder_assistant
+from aguia.cli.assistant.folder import (
+    MAX_DEPTH,
+    MAX_LINE,
+    MAX_READ,
+    MAX_SEARCHED,
+    Count,
+    Folder,
+    FolderError,
+    Hit,
+    Tally,
+)
+from aguia.cli.assistant.request import Request, last_user_text, understand
+from aguia.protocol.content import DataSource, ImagePart, TextPart
+from aguia.protocol.events import (
+    Event,
+    StateDeltaEvent,
+    StateSnapshotEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
+    TextMessageContentEvent,
+    ToolCallArgsEvent,
+    ToolCallResultEvent,
+)
+from aguia.protocol.messages import AssistantMessage, Message, UserMessage
+from aguia.server import AgentApp
+
+posix = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
+
+
+@pytest.fixture(params=[True, False], ids=["descriptors", "paths"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    """An empty folder, read in both of the ways that systems offer."""
+    root = tmp_path / "root"
+    root.mkdir()
+    if request.param and os.open not in os.supports_dir_fd:
+        pytest.skip("this system opens no file below a descriptor")
+    return Folder(str(root), request.param)
+
+
+def write(folder: Folder, **files: str | bytes) -> None:
+    fill(folder, files)
+
+
+def fill(folder: Folder, files: dict[str, str | bytes]) -> None:
+    for name, content in files.items():
+        path = Path(folder.root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def files(folder: Folder, path: str = "") -> list[str]:
+    return [entry.path for entry in folder.walk(path) if entry and entry.kind == "file"]
+
+
+def search(folder: Folder, *words: str, per_file: int | None = None) -> list[Hit]:
+    return [hit for hit in folder.search(words, Tally(), per_file=per_file) if hit]
+
+
+# -- staying inside --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("..", "goes up"),
+        ("../secret", "goes up"),
+        ("a/../../secret", "goes up"),
+        ("a/../b", "goes up"),
+        ("a/..", "goes up"),
+        ("..\\secret", "goes up"),
+        ("a\\..\\..\\secret", "goes up"),
+        ("/etc/passwd", "absolute"),
+        ("//etc/passwd", "absolute"),
+        ("/", "absolute"),
+        ("\\\\server\\share", "absolute"),
+        ("\\windows", "absolute"),
+        ("C:\\windows", "absolute"),
+        ("C:windows", "absolute"),
+        ("a\0b", "zero character"),
+        (".git/config", "git's own"),
+        ("a/.GIT/config", "git's own"),
+        ("a\\.git\\config", "git's own"),
+        ("x" * 5000, "not a path|no|cannot"),
+        ("\ud800", "not a path|no"),
+    ],
+)
+def test_a_path_that_leaves_the_folder_is_refused(folder: Folder, path: str, reason: str) -> None:
+    write(folder, a="", **{".git/config": "[core]"})
+    Path(folder.root).with_name("secret").write_text("secret")
+    for ask in (folder.read, lambda path: list(folder.walk(path))):
+        with pytest.raises(FolderError, match=reason):
+            ask(path)
+
+
+@posix
+def test_links_out_of_the_folder_are_refused_and_not_walked(folder: Folder) -> None:
+    outside = Path(folder.root).with_name("outside")
+    outside.mkdir()
+    (outside / "secret.txt").write_text("needle")
+    write(folder, **{"in/real.txt": "needle", "in/.gitignore": ""})
+    root = Path(folder.root)
+    (root / "file_link").symlink_to(outside / "secret.txt")
+    (root / "dir_link").symlink_to(outside)
+    (root / "relative_link").symlink_to("../outside")
+    (root / "in" / "up").symlink_to("..")
+    (root / "chain").symlink_to("dir_link")
+    for path in (
+        "file_link",
+        "dir_link/secret.txt",
+        "relative_link/secret.txt",
+        "chain/secret.txt",
+    ):
+        with pytest.raises(FolderError, match="leads out"):
+            folder.read(path)
+    for path in ("dir_link", "relative_link", "chain"):
+        with pytest.raises(FolderError, match="leads out"):
+            list(folder.walk(path))
+    assert [hit.path for hit in search(folder, "needle")] == ["in/real.txt"]
+    kinds = {entry.path: entry.kind for entry in folder.walk() if entry}
+    assert kinds["dir_link"] == kinds["file_link"] == kinds["in/up"] == "link"
+    assert "dir_link/secret.txt" not in kinds
+
+
+@posix
+def test_links_inside_the_folder_can_be_read(folder: Folder) -> None:
+    write(folder, **{"docs/readme.md": "hello"})
+    Path(folder.root, "README").symlink_to("docs/readme.md")
+    Path(folder.root, "d").symlink_to("docs")
+    assert folder.read("README").text == "hello"
+    assert folder.read("d/readme.md").path == "docs/readme.md"
+    assert files(folder, "d") == ["docs/readme.md"]
+
+
+@posix
+def test_a_link_into_git_and_a_loop_of_links_are_refused(folder: Folder) -> None:
+    write(folder, **{".git/config": "token"})
+    Path(folder.root, "innocent").symlink_to(".git/config")
+    Path(folder.root, "loop").symlink_to("loop")
+    with pytest.raises(FolderError, match="git's own"):
+        folder.read("innocent")
+    with pytest.raises(FolderError, match="loop"):
+        folder.read("loop")
+
+
+@posix
+def test_a_link_put_in_place_after_the_check_is_not_followed(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the check of a path and its opening, someone else may swap what lies there."""
+    outside = Path(folder.root).with_name("outside")
+    outside.mkdir()
+    (outside / "file").write_text("secret")
+    write(folder, **{"dir/file": "harmless"})
+    resolve = Folder.resolve
+
+    def swap(self: Folder, path: str) -> tuple[str, ...]:
+        parts = resolve(self, path)
+        Path(self.root, "dir").rename(Path(self.root, "moved"))
+        Path(self.root, "dir").symlink_to(outside)
+        return parts
+
+    monkeypatch.setattr(Folder, "resolve", swap)
+    with pytest.raises(FolderError):
+        folder.read("dir/file")
+
+
+@posix
+def test_what_is_no_regular_file_is_not_read(folder: Folder) -> None:
+    write(folder, **{"d/f": "x"})
+    with pytest.raises(FolderError, match="folder"):
+        folder.read("d")
+    with pytest.raises(FolderError, match="folder"):
+        folder.read(".")
+    with pytest.raises(FolderError, match="There is no"):
+        folder.read("nothing")
+    with pytest.raises(FolderError, match="not a folder|There is no"):
+        folder.read("d/f/g")
+    with pytest.raises(FolderError, match="not a folder"):
+        list(folder.walk("d/f"))
+
+
+@posix
+def test_a_pipe_is_refused_and_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / ".gitignore").unlink(missing_ok=True)
+    os.mkfifo(tmp_path / ".gitignore")
+    folder = Folder(str(tmp_path))
+    with pytest.raises(FolderError, match="no regular file"):
+        folder.read("pipe")
+    assert search(folder, "x") == []
+    assert {entry.kind for entry in folder.walk() if entry} == {"other"}
+
+
+@pytest.mark.skipif(
+    os.name != "posix" or os.geteuid() == 0, reason="permissions don't bind this user"
+)
+def test_what_may_not_be_read_is_said_and_passed_over(folder: Folder) -> None:
+    write(folder, **{"locked": "needle", "shut/in": "needle", "open": "needle"})
+    Path(folder.root, "locked").chmod(0)
+    Path(folder.root, "shut").chmod(0)
+    tally = Tally()
+    assert [hit.path for hit in folder.search(["needle"], tally) if hit] == ["open"]
+    assert tally.unreadable == 1
+    with pytest.raises(FolderError, match="not allowed"):
+        folder.read("locked")
+    Path(folder.root, "shut").chmod(0o700)
+
+
+# -- reading ---------------------------------------------------------------------------
+
+
+def test_a_file_is_read_whole_or_cut_at_the_limit(folder: Folder) -> None:
+    fill(folder, {"small": "one\ntwo", "exact": "x" * MAX_READ, "big": "x" * (MAX_READ + 1)})
+    small, exact, big = (folder.read(name) for name in ("small", "exact", "big"))
+    assert (small.text, small.lines, small.cut, small.size) == ("one\ntwo", 2, False, 7)
+    assert (len(exact.text), exact.cut) == (MAX_READ, False)
+    assert (len(big.text), big.cut, big.size) == (MAX_READ, True, MAX_READ + 1)
+
+
+def test_a_cut_in_the_middle_of_a_character_leaves_no_half_of_it(folder: Folder) -> None:
+    fill(folder, {"f": "aä€😀" * 3})
+    for limit in range(1, 30):
+        text = folder.read("f", limit=limit).text
+        assert ("aä€😀" * 3).startswith(text)
+
+
+def test_bad_utf8_is_replaced_and_a_byte_order_mark_is_no_text(folder: Folder) -> None:
+    fill(folder, {"bad": b"a\xff\xfeb", "bom": b"\xef\xbb\xbfhello"})
+    assert folder.read("bad").text == "a\ufffd\ufffdb"
+    assert folder.read("bom").text == "hello"
+
+
+def test_a_binary_file_is_refused(folder: Folder) -> None:
+    fill(folder, {"b": b"PK\0\3", "later": b"x" * 9000 + b"\0"})
+    with pytest.raises(FolderError, match="binary file \\(4 bytes\\)"):
+        folder.read("b")
+    assert folder.read("later").size == 9001
+
+
+@posix
+def test_names_that_are_no_unicode_come_out_as_replacement_characters(folder: Folder) -> None:
+    try:
+        Path(os.fsdecode(os.fsencode(folder.root) + b"/na\xffme")).write_text("needle")
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    [hit] = search(folder, "needle")
+    assert hit.path == "na\ufffdme"
+
+
+# -- searching -------------------------------------------------------------------------
+
+
+def test_a_search_says_where_and_what_whatever_the_case(folder: Folder) -> None:
+    fill(folder, {"b.py": "x = 1\r\nDEF Receive(x)\r\n", "a/z.py": "def receive():\n", "n": "no"})
+    assert search(folder, "def receive") == [
+        Hit("a/z.py", 1, "def receive():"),
+        Hit("b.py", 2, "DEF Receive(x)"),
+    ]
+
+
+def test_a_pattern_is_plain_text(folder: Folder) -> None:
+    fill(folder, {"f": "a.c\nabc\n(a+)+$\n"})
+    assert [hit.text for hit in search(folder, "a.c")] == ["a.c"]
+    assert [hit.text for hit in search(folder, "(a+)+$")] == ["(a+)+$"]
+
+
+def test_line_ends_other_than_a_line_feed_do_not_count_lines(folder: Folder) -> None:
+    fill(folder, {"f": "one\u2028two\x0bthree\x85four\nneedle\n"})
+    assert search(folder, "needle") == [Hit("f", 2, "needle")]
+
+
+def test_binary_large_and_long_are_passed_over_and_counted(folder: Folder) -> None:
+    fill(
+        folder,
+        {
+            "binary": b"needle\0",
+            "large": "needle " + "x" * MAX_SEARCHED,
+            "long": "needle" + "x" * MAX_LINE + "\nneedle\n",
+        },
+    )
+    tally = Tally()
+    hits = [hit for hit in folder.search(["needle"], tally) if hit]
+    assert hits == [Hit("long", 2, "needle")]
+    assert (tally.binary, tally.too_large, tally.searched) == (1, 1, 1)
+
+
+def test_an_answer_looks_at_paths_and_puts_the_best_named_files_first(folder: Folder) -> None:
+    fill(
+        folder,
+        {
+            "a.txt": "the parser is tested\n",
+            "src/parser.py": "class Parser: ...\n",
+            "tests/test_parser.py": "import x\nparser = 1\nparser = 2\nparser = 3\n",
+            "tests/test_other.py": "nothing\n",
+        },
+    )
+    hits = search(folder, "parser", "test", per_file=2)
+    assert [(hit.path, hit.line) for hit in hits] == [
+        ("tests/test_parser.py", 2),
+        ("tests/test_parser.py", 3),
+        ("a.txt", 1),
+    ]
+
+
+def test_a_search_can_be_stopped_between_files(folder: Folder) -> None:
+    fill(folder, {f"f{n}": "nothing" for n in range(50)})
+    work = folder.search(["needle"], tally := Tally())
+    for _ in range(10):
+        next(work)
+    work.close()
+    assert tally.searched <= 10
+
+
+# -- counting --------------------------------------------------------------------------
+
+
+def test_files_and_lines_are_counted_by_suffix(folder: Folder) -> None:
+    fill(
+        folder,
+        {
+            "a.py": "1\n2\n",
+            "b/c.py": "1\n2",
+            "empty.py": "",
+            "logo.png": b"\x89PNG\0\n\n",
+            "Makefile": "all:\n",
+            ".gitignore": "",
+        },
+    )
+
+    def count(glob: str) -> dict[str, Count]:
+        counts: dict[str, Count] = {}
+        for _ in folder.count(glob, counts):
+            pass
+        return counts
+
+    assert count("") == {
+        ".py": Count(files=3, lines=4),
+        ".png": Count(files=1, binary=1),
+        "(none)": Count(files=2, lines=1),
+    }
+    assert count("*.py") == {".py": Count(files=3, lines=4)}
+    assert count("b/*.py") == {".py": Count(files=1, lines=2)}
+    assert count("*.rs") == {}
+
+
+# -- .gitignore ------------------------------------------------------------------------
+
+IGNORE_CASES: list[dict[str, str | bytes]] = [
+    {".gitignore": "*.log\n!keep.log\n", "a.log": "", "keep.log": "", "d/b.log": ""},
+    {".gitignore": "build/\n", "build/a": "", "src/build/b": "", "docs/build": ""},
+    {".gitignore": "/build\n", "build/a": "", "src/build/b": ""},
+    {".gitignore": "*.log\n", "d/.gitignore": "!*.log\n", "a.log": "", "d/b.log": ""},
+    {".gitignore": "", "d/.gitignore": "*\n!.gitignore\n!e/\n", "d/a": "", "d/e/b": "", "c": ""},
+    {".gitignore": "out/\n", "out/.gitignore": "!a\n", "out/a": ""},
+    {".gitignore": "/*\n!/src\n", "a": "", "src/b": "", "src/d/c": ""},
+    {".gitignore": "/*\n!*/\n", "a": "", "src/b": ""},
+    {".gitignore": "foo/**\n!foo/keep\n", "foo/a": "", "foo/keep": "", "foo/d/keep": ""},
+    {".gitignore": "*.o\n!keep\n", "keep/a.o": "", "keep/b": ""},
+    {".gitignore": "**/tmp/x\na/**/z\n", "b/tmp/x": "", "a/z": "", "a/b/c/z": "", "z": ""},
+    {".gitignore": "# note\n\\#real\n\\!bang\nspace\\ \n[\n!\n", "#real": "", "!bang": "", "n": ""},
+    {".gitignore": "crlf\r\n  \r\n", "crlf": "", "other": ""},
+    {
+        ".gitignore": "d/e/\n",
+        "d/e/f": "",
+        "e/f": "",
+        "d/.gitignore": "/g\n",
+        "d/g": "",
+        "d/h/g": "",
+    },
+]
+
+
+@pytest.mark.parametrize("case", IGNORE_CASES, ids=lambda case: repr(case[".gitignore"]))
+def test_ignored_is_what_git_ignores(folder: Folder, case: dict[str, str | bytes]) -> None:
+    fill(folder, case)
+    git = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    subprocess.run(["git", "init", "-q", folder.root], check=True, env=git)
+    listed = subprocess.run(
+        ["git", "-C", folder.root, "ls-files", "-z", "--others", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=git,
+    ).stdout
+    assert sorted(files(folder)) == sorted(filter(None, listed.split("\0")))
+
+
+def test_git_itself_is_never_seen(folder: Folder) -> None:
+    fill(folder, {".git/config": "needle", "sub/.git": "gitdir: needle", "a": "needle"})
+    assert files(folder) == ["a"]
+    assert [hit.path for hit in search(folder, "needle")] == ["a"]
+
+
+def test_rules_from_above_hold_in_a_folder_that_is_asked_for(folder: Folder) -> None:
+    fill(folder, {".gitignore": "*.log\nout/\n", "d/a.log": "", "d/b": "", "out/c": ""})
+    assert files(folder, "d") == ["d/b"]
+    assert files(folder, "out") == ["out/c"]
+
+
+def test_a_walk_ends_at_its_depth(folder: Folder) -> None:
+    deep = "/".join("d" for _ in range(MAX_DEPTH + 3))
+    fill(folder, {f"{deep}/f": "", "a/b/c": "", "a/f": ""})
+    assert all(entry is None or len(entry.parts) <= MAX_DEPTH for entry in folder.walk())
+    shallow = [entry.path for entry in folder.walk(depth=2) if entry]
+    assert shallow == ["a", "a/b", "a/f", "d", "d/d"]
+
+
+# -- what a message asks for -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "request_"),
+    [
+        ("find def receive", Request("find", "def receive")),
+        ('  FIND "def receive"  ', Request("find", "def receive")),
+        ("find '", Request("find", "'")),
+        ("find", Request("unknown", "find")),
+        ("read src/a.py\nand more", Request("read", "src/a.py")),
+        ("read `a b.txt`", Request("read", "a b.txt")),
+        ("tree", Request("tree")),
+        ("tree src", Request("tree", "src")),
+        ("count *.py", Request("count", "*.py")),
+        ("help", Request("help")),
+        ("?", Request("help")),
+        ("", Request("unknown", "")),
+        ("hello", Request("unknown", "hello")),
+        ("what can you do?", Request("help")),
+    ],
+)
+def test_commands(text: str, request_: Request) -> None:
+    assert understand(text) == request_
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("Where is the parser tested?", ("parser", "test")),
+        ("where is RunAgentInput defined", ("RunAgentInput", "defin")),
+        ("Which files use text_message?", ("text_message",)),
+        ("How does pyproject.toml set the version?", ("pyproject.toml", "set", "version")),
+        ("Wo steht der Löwe?", ("wo", "steht", "der", "löwe")),
+    ],
+)
+def test_the_words_of_a_question(question: str, words: tuple[str, ...]) -> None:
+    assert understand(question).words == words
+
+
+def test_a_long_message_is_cut_and_half_a_character_is_no_text() -> None:
+    assert len(understand("find " + "x" * 10_000).argument) <= 500
+    assert understand("find a\ud800b").argument.encode()
+
+
+def test_the_last_words_of_the_user_count() -> None:
+    image = ImagePart(source=DataSource(value="", mime_type="image/png"))
+    said: list[Message] = [
+        UserMessage(id="1", content="first"),
+        UserMessage(id="2", content=[TextPart(text="find x"), image, TextPart(text="now")]),
+        AssistantMessage(id="3", content="done"),
+    ]
+    assert last_user_text(said) == "find x\nnow"
+    assert last_user_text(said[2:]) == ""
+
+
+# -- whole runs ------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def talk(root: Path, **options: Any) -> AsyncIterator[HttpAgent]:
+    """A client of the assistant for `root`, without a network between them."""
+    transport = httpx.ASGITransport(AgentApp(folder_assistant(str(root))))
+    async with (
+        httpx.AsyncClient(transport=transport) as client,
+        HttpAgent("http://assistant/", client=client, **options) as agent,
+    ):
+        yield agent
+
+
+async def ask(agent: HttpAgent, text: str) -> list[Event]:
+    return [event async for event in agent.run(text)]
+
+
+def text_of(events: Iterable[Event]) -> str:
+    return "".join(event.delta for event in events if isinstance(event, TextMessageContentEvent))
+
+
+def results_of(events: Iterable[Event]) -> list[Any]:
+    return [
+        json.loads(str(event.content)) for event in events if isinstance(event, ToolCallResultEvent)
+    ]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    for name, content in {
+        "src/parser.py": "def parse(text):\n    return text\n",
+        "tests/test_parser.py": "from parser import parse\n",
+        "README.md": "# A parser\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+@pytest.mark.anyio
+async def test_find_streams_arguments_hits_and_a_result(project: Path) -> None:
+    async with talk(project) as agent:
+        events = await ask(agent, "find parse")
+        arguments = [event.delta for event in events if isinstance(event, ToolCallArgsEvent)]
+        assert len(arguments) > 1
+        assert json.loads("".join(arguments)) == {"words": ["parse"]}
+        assert "src/parser.py:1: def parse(text):\n" in text_of(events)
+        assert results_of(events) == [{"lines": 3, "files": 3, "searched": 3, "complete": True}]
+        hits = [i for i, e in enumerate(events) if isinstance(e, TextMessageContentEvent)]
+        [result] = [i for i, e in enumerate(events) if isinstance(e, ToolCallResultEvent)]
+        assert hits[0] < result < hits[-1]
+        assert agent.pending_tool_calls == []
+
+
+@pytest.mark.anyio
+async def test_the_plan_ticks_by_deltas_and_phases_are_steps(project: Path) -> None:
+    """STATE-1, STATE-2, RUN-14: one snapshot where there is no plan, and deltas from then on."""
+    async with talk(project, state={"theme": "dark"}) as agent:
+        first = await ask(agent, "tree")
+        assert sum(isinstance(event, StateSnapshotEvent) for event in first) == 1
+        second = await ask(agent, "count")
+        assert not any(isinstance(event, StateSnapshotEvent) for event in second)
+        deltas: list[Any] = [event.delta for event in second if isinstance(event, StateDeltaEvent)]
+        assert deltas[1:] == [
+            [
+                {"op": "replace", "path": "/plan/0/status", "value": "done"},
+                {"op": "replace", "path": "/plan/1/status", "value": "running"},
+            ],
+            [{"op": "replace", "path": "/plan/1/status", "value": "done"}],
+        ]
+        started = [e.step_name for e in second if isinstance(e, StepStartedEvent)]
+        finished = [e.step_name for e in second if isinstance(e, StepFinishedEvent)]
+        assert started == finished == ["Count files and lines", "Sum up"]
+        assert agent.state == {
+            "theme": "dark",
+            "task": "count",
+            "plan": [
+                {"step": "Count files and lines", "status": "done"},
+                {"step": "Sum up", "status": "done"},
+            ],
+        }
+
+
+@pytest.mark.anyio
+async def test_a_question_is_answered_by_what_is_found(project: Path) -> None:
+    async with talk(project) as agent:
+        events = await ask(agent, "Where is the parser tested?")
+    assert "“parser” and “test”" in text_of(events)
+    assert "tests/test_parser.py:1: from parser import parse" in text_of(events)
+
+
+@pytest.mark.anyio
+async def test_a_question_falls_back_to_its_longest_word(project: Path) -> None:
+    async with talk(project) as agent:
+        events = await ask(agent, "Does a unicorn parse?")
+    assert [result["lines"] for result in results_of(events)] == [0, 0]
+    assert "I try “unicorn” alone" in text_of(events)
+    assert "No line has “unicorn”: 3 files searched." in text_of(events)
+
+
+@pytest.mark.anyio
+async def test_read_shows_the_file_and_its_facts(project: Path) -> None:
+    (project / "big.txt").write_text("x\n" * MAX_READ)
+    (project / "empty").write_text("")
+    async with talk(project) as agent:
+        events = await ask(agent, "read src/parser.py")
+        assert text_of(events) == "def parse(text):\n    return text\n"
+        assert results_of(events) == [
+            {"path": "src/parser.py", "bytes": 33, "lines": 2, "complete": True}
+        ]
+        assert "I stop after 256 KB of 512 KB." in text_of(await ask(agent, "read big.txt"))
+        assert text_of(await ask(agent, "read empty")) == "The file is empty.\n"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "message", ["read ../x", "read /etc/passwd", "tree ..", "read .git/config"]
+)
+async def test_a_refusal_is_an_answer_and_no_failure(project: Path, message: str) -> None:
+    async with talk(project) as agent:
+        events = await ask(agent, message)
+        [result] = results_of(events)
+        assert result["error"] in text_of(events)
+        assert agent.error is None
+        assert agent.state["plan"][0]["status"] == "failed"
+        assert agent.state["plan"][1]["status"] == "pending"
+
+
+@pytest.mark.anyio
+async def test_limits_are_said(tmp_path: Path) -> None:
+    (tmp_path / "many.txt").write_text("needle\n" * (MAX_HITS + 50))
+    for number in range(MAX_ENTRIES + 20):
+        (tmp_path / f"f{number}").write_text("")
+    async with talk(tmp_path) as agent:
+        found = await ask(agent, "find needle")
+        assert text_of(found).count("many.txt:") == MAX_HITS
+        assert results_of(found)[0]["complete"] is False
+        assert f"I stop after {MAX_HITS} lines" in text_of(found)
+        drawn = await ask(agent, "tree")
+        assert text_of(drawn).count("\n") == MAX_ENTRIES + 1
+        assert f"I stop after {MAX_ENTRIES} entries" in text_of(drawn)
+
+
+@pytest.mark.anyio
+async def test_tree_and_count_draw_what_there_is(project: Path) -> None:
+    (project / "logo.png").write_bytes(b"\0")
+    async with talk(project) as agent:
+        tree = text_of(await ask(agent, "tree"))
+        assert tree.startswith("README.md\nlogo.png\nsrc/\n  parser.py\ntests/\n")
+        count = text_of(await ask(agent, "count"))
+        assert [line.split() for line in count.splitlines()[:3]] == [
+            ["suffix", "files", "lines"],
+            [".py", "2", "3"],
+            [".md", "1", "1"],
+        ]
+        assert "1 file binary" in count
+        assert text_of(await ask(agent, "count *.rs")) == "No file fits.\n"
+
+
+@pytest.mark.anyio
+async def test_anything_else_gets_an_explanation(project: Path) -> None:
+    async with talk(project) as agent:
+        for message in ("hello", "help", "find", ""):
+            events = await ask(agent, message)
+            assert "find PATTERN" in text_of(events)
+            assert agent.error is None
+
+
+@pytest.mark.anyio
+async def test_state_that_is_no_object_gives_way(project: Path) -> None:
+    async with talk(project, state=[1, 2]) as agent:
+        await ask(agent, "tree")
+        assert agent.state["task"] == "tree"
+
+
+@pytest.mark.anyio
+async def test_work_on_files_does_not_block_the_loop_and_stops_with_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RUN-10: who cancels a run stops its work; meanwhile others are served."""
+    looked_at = 0
+    threads = set()
+
+    def endless(self: Folder, words: Any, tally: Tally, **_: Any) -> Any:
+        nonlocal looked_at
+        while True:
+            looked_at += 1
+            threads.add(threading.get_ident())
+            yield None
+
+    monkeypatch.setattr(Folder, "search", endless)
+    async with talk(tmp_path) as agent:
+        with anyio.move_on_after(0.5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask, agent, "find x")
+                ticks = 0
+                with anyio.move_on_after(0.4):
+                    while True:
+                        await anyio.sleep(0.01)
+                        ticks += 1
+                group.cancel_scope.cancel()
+    assert ticks >= 5
+    assert threading.get_ident() not in threads
+    await anyio.sleep(0.1)  # to the end of the item that the thread was at
+    after = looked_at
+    await anyio.sleep(0.2)
+    assert looked_at == after

@@ -1,0 +1,706 @@
+"""The `aguia` command as a person and a script meet it: real processes, real HTTP on loopback."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from aguia import PROTOCOL_VERSION, __version__
+from aguia.protocol.schema import json_schema
+
+SECONDS = 30.0
+
+posix = pytest.mark.skipif(os.name != "posix", reason="signals and terminals as POSIX has them")
+
+AGENTS = """
+import asyncio
+
+from aguia.protocol.outcomes import Interrupt, RunFinishedInterruptOutcome
+from aguia.server import AgentApp, Run, RunError
+
+number = 5
+
+
+async def agent(run: Run) -> None:
+    said = run.messages[-1].content if run.messages else ""
+    if run.resume:
+        said = "resumed"
+    match said:
+        case "fail":
+            raise RunError("no credit", "quota")
+        case "crash":
+            raise ValueError("a secret detail")
+        case "slow":
+            async with run.text() as text:
+                for _ in range(600):
+                    await text.write("tick ")
+                    await asyncio.sleep(0.05)
+        case "ask":
+            await run.emit(
+                {
+                    "type": "RUN_FINISHED",
+                    "threadId": run.thread_id,
+                    "runId": run.run_id,
+                    "outcome": {
+                        "type": "interrupt",
+                        "interrupts": [
+                            {"id": "i1", "reason": "approval", "message": "Delete it?"},
+                            {"id": "i2", "reason": "input", "message": "And how?"},
+                        ],
+                    },
+                }
+            )
+        case "resumed":
+            answers = [(e.interrupt_id, e.status, e.payload or None) for e in run.resume]
+            async with run.text() as text:
+                await text.write(repr(answers))
+        case "frontend":
+            async with run.tool_call("open_window", "{}"):
+                pass
+        case "evil":
+            async with run.text() as text:
+                await text.write("\\x1b[2Jgone\\x07\\n")
+        case _:
+            tools = [m.content for m in run.messages if m.role == "tool"]
+            async with run.text() as text:
+                await text.write(f"You said {said!r}; tools said {tools}.")
+
+
+app = AgentApp(agent, path="/agent")
+
+
+class Methods:
+    async def agent(self, run: Run) -> None:
+        async with run.text() as text:
+            await text.write("a method")
+
+
+methods = Methods()
+"""
+
+
+def aguia(
+    *arguments: str, cwd: Path | None = None, input: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end, without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "aguia", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=SECONDS,
+        check=False,
+        cwd=cwd,
+        input=input,
+    )
+
+
+def line_of(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline().rstrip("\n")
+
+
+@contextmanager
+def serving(*arguments: str, cwd: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """`aguia serve` on a free port: its URL and its process."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "aguia", "serve", *arguments, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        cwd=cwd,
+    )
+    try:
+        match = re.search(r" at (http://\S+)$", line_of(process.stdout))
+        if match is None:
+            process.kill()
+            pytest.fail(process.communicate()[1])
+        yield match[1], process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("agents")
+    (folder / "agents.py").write_text(AGENTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(agents: Path) -> Iterator[str]:
+    with serving("agents:agent", cwd=agents) as (url, _):
+        yield url
+
+
+# -- the command itself ----------------------------------------------------------------
+
+
+def test_version_and_help() -> None:
+    assert aguia("--version").stdout == f"aguia {__version__} (AG-UI {PROTOCOL_VERSION})\n"
+    told = aguia("--help")
+    assert told.returncode == 0
+    for command in ("serve", "chat", "demo", "schema"):
+        assert command in told.stdout
+
+
+def test_schema_is_the_schema_of_the_types() -> None:
+    printed = aguia("schema")
+    assert printed.returncode == 0
+    assert json.loads(printed.stdout) == json.loads(json.dumps(json_schema()))
+
+
+def test_wrong_usage_is_said_without_a_traceback() -> None:
+    for arguments in (["bogus"], ["chat"], ["serve", "--port", "high"], ["serve", "--port", "1e5"]):
+        done = aguia(*arguments)
+        assert done.returncode == 2, arguments
+        assert "Error" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys, importlib.util as u\n"
+        "found = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'typer' else found(name, *a)\n"
+        "from aguia.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "aguia: the command needs typer; install it with: pip install 'aguia[cli]'\n"
+    )
+
+
+def test_starting_up_loads_no_server_client_or_renderer() -> None:
+    code = (
+        "import sys, aguia.cli, aguia.cli.app\n"
+        "print([m for m in ('uvicorn', 'httpx', 'starlette', 'rich', 'pathspec') "
+        "if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+# -- serve -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("nowhere:agent", 2, "no module 'nowhere'"),
+        ("agents.deeper:agent", 2, "no module 'agents.deeper'"),
+        ("agents:agant", 2, "the module 'agents' has no 'agant'; it has agent"),
+        ("agents:number", 2, "is an int"),
+        ("agents", 0, ""),
+        ("no such:thing", 2, "does not look like module:agent"),
+        ("broken:agent", 2, "ZeroDivisionError: division by zero"),
+        ("crooked:agent", 2, "SyntaxError"),
+        ("needy:agent", 2, "No module named 'not_installed'"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_one_line(
+    agents: Path, name: str, code: int, words: str
+) -> None:
+    (agents / "broken.py").write_text("\n1 / 0\n")
+    (agents / "crooked.py").write_text("def (:\n")
+    (agents / "needy.py").write_text("import not_installed\n")
+    if code == 0:
+        with serving(name, cwd=agents) as (url, _):
+            assert "You said" in aguia("chat", url, "hi").stdout
+        return
+    done = aguia("serve", name, "--port", "0", cwd=agents)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert done.stderr.startswith("aguia: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+
+
+def test_the_place_of_an_error_in_the_module_is_named(agents: Path) -> None:
+    (agents / "broken.py").write_text("\n1 / 0\n")
+    assert "broken.py, line 2" in aguia("serve", "broken", "--port", "0", cwd=agents).stderr
+
+
+@pytest.mark.parametrize("name", ["agents:app", "agents:methods.agent"])
+def test_an_application_and_a_method_are_served_as_well(agents: Path, name: str) -> None:
+    with serving(name, cwd=agents) as (url, _):
+        path = "agent" if name == "agents:app" else ""
+        done = aguia("chat", url + path, "hi")
+        assert done.returncode == 0
+        assert done.stdout.strip()
+        if path:
+            wrong = aguia("chat", url + "elsewhere", "hi")
+            assert wrong.returncode == 1
+            assert "answers 404 to a POST. Check the path." in wrong.stderr
+
+
+def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = aguia("serve", "--port", str(port), cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        f"aguia: port {port} on 127.0.0.1 is in use by another program; choose another with"
+        " --port, or 0 for a free one\n"
+    )
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "nosuchhost.invalid", "a..b"])
+def test_a_foreign_address_is_one_line(tmp_path: Path, host: str) -> None:
+    done = aguia("serve", "--host", host, "--port", "0", cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"'{host}' is no address" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@posix
+def test_ctrl_c_ends_the_server_with_0_and_without_a_traceback(agents: Path) -> None:
+    with serving("agents:agent", cwd=agents) as (url, process):
+        assert line_of(process.stdout) == f"Talk to it with: aguia chat {url}"
+        client = subprocess.Popen(
+            [sys.executable, "-m", "aguia", "chat", url, "slow"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        assert client.stdout is not None
+        assert client.stdout.read(4) == "tick"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0
+        assert err == ""
+        _, err = client.communicate(timeout=SECONDS)
+        assert client.returncode == 3, "told as cancelled, and so neither success nor failure"
+        assert "Traceback" not in err
+
+
+def test_the_assistant_serves_its_folder_to_this_machine_only(tmp_path: Path) -> None:
+    """A page that points its own host name at 127.0.0.1 gets no answer."""
+    (tmp_path / "note.txt").write_text("a needle\n")
+    with serving(cwd=tmp_path) as (url, _):
+        assert "note.txt:1: a needle" in aguia("chat", url, "find", "needle").stdout
+        refused = aguia("chat", "--header", "Host: evil.example", url, "find", "needle")
+        assert refused.returncode == 1
+        assert "needle" not in refused.stdout
+        assert "400" in refused.stderr
+
+
+# -- chat ------------------------------------------------------------------------------
+
+
+def test_one_message_one_answer(url: str) -> None:
+    done = aguia("chat", url, "hello", "there")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "You said 'hello there'; tools said [].\n"
+
+
+def test_the_scheme_may_be_left_out(url: str) -> None:
+    assert aguia("chat", url.removeprefix("http://"), "hi").returncode == 0
+
+
+def test_each_line_that_is_piped_in_is_a_message(url: str) -> None:
+    done = aguia("chat", url, input="one\n\n  two  \n/state\n/messages\n/quit\nthree\n")
+    assert done.returncode == 0
+    assert done.stdout == (
+        "> one\nYou said 'one'; tools said [].\n\n"
+        "> two\nYou said 'two'; tools said [].\n\n"
+        "> /state\n{}\n\n"
+        "> /messages\nuser: one\nassistant: You said 'one'; tools said [].\n"
+        "user: two\nassistant: You said 'two'; tools said [].\n"
+    )
+
+
+def test_the_worst_of_several_runs_is_the_exit_code(url: str) -> None:
+    """RUN-8: a failure is surfaced; the conversation can go on."""
+    done = aguia("chat", url, input="fail\nhi\n")
+    assert done.returncode == 1
+    assert done.stderr == "✗ The run failed: no credit (code quota)\n"
+    assert "You said 'hi'" in done.stdout
+
+
+def test_a_crash_is_a_failure_without_details(url: str) -> None:
+    done = aguia("chat", url, "crash")
+    assert done.returncode == 1
+    assert done.stderr.startswith("✗ The run failed: ")
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_control_characters_do_not_come_through(url: str) -> None:
+    done = aguia("chat", url, "evil")
+    assert done.stdout == "␛[2Jgone␇\n"
+
+
+def test_questions_of_the_agent_are_shown_and_answered(url: str) -> None:
+    """INT-2: every interrupt is answered before the thread goes on."""
+    assert aguia("chat", url, "ask").returncode == 3
+    done = aguia("chat", url, input='ask\n{"sure": true}\n/cancel\n')
+    assert "? The agent asks (approval): Delete it?" in done.stdout
+    assert "And: And how?" in done.stdout
+    assert "[('i1', 'resolved', {'sure': True}), ('i2', 'cancelled', None)]" in done.stdout
+
+
+def test_calls_of_tools_that_the_chat_has_not_are_refused(url: str) -> None:
+    """FRONT-5: each pending call gets a tool message, and a refusal says so."""
+    done = aguia("chat", url, input="frontend\nhi\n")
+    assert "The agent leaves the tool open_window to this chat, which has none." in done.stdout
+    assert "You said 'hi'; tools said ['This client has no such tool.']." in done.stdout
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ftp://127.0.0.1/", "x"],
+        ["http://", "x"],
+        ["http://[::1", "x"],
+        ["http://127.0.0.1:99999999/", "x"],
+        ["--header", "nonsense", "http://127.0.0.1/", "x"],
+        ["--header", "A: b\nC: d", "http://127.0.0.1/", "x"],
+    ],
+)
+def test_wrong_arguments_are_one_line_and_exit_code_2(arguments: list[str]) -> None:
+    done = aguia("chat", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("aguia: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_nobody_there_is_one_line_and_exit_code_2(free_port: int) -> None:
+    url = f"http://127.0.0.1:{free_port}/"
+    done = aguia("chat", url, "x")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"✗ Cannot connect to {url}: Connection refused. `aguia serve` starts an agent.\n"
+    )
+    piped = aguia("chat", url, input="x\ny\n")
+    assert piped.returncode == 2
+    assert piped.stderr.count("\n") == 1
+
+
+def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+    done = aguia("chat", "http://nosuchhost.invalid/", "x")
+    assert done.returncode == 2
+    assert "there is no such host" in done.stderr
+
+
+def test_a_proxy_of_the_environment_does_not_stand_between(
+    url: str, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port}")
+    assert aguia("chat", url, "x").returncode == 0
+
+
+STREAMS: dict[str, list[dict[str, Any]]] = {
+    "/truncated": [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "half"},
+    ],
+    "/violation": [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "x"},
+    ],
+    "/malformed": [{"type": "RUN_STARTED", "threadId": "t", "runId": 5}],
+    "/newer": [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "colour": 1},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ],
+}
+
+
+class OtherServer(BaseHTTPRequestHandler):
+    """Answers a POST as its path says; most are no agents, or bad ones."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path.strip("/").isdigit():
+            self.send_response(int(self.path.strip("/")))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif self.path == "/html":
+            self.answer("text/html; charset=utf-8", b"<html>Hello</html>")
+        elif self.path == "/text":
+            self.answer("text/event-stream", b"data: hello\n\n")
+        elif self.path == "/gone":
+            self.close_connection = True
+        else:
+            frames = [f"data: {json.dumps(event)}\n\n" for event in STREAMS[self.path]]
+            self.answer("text/event-stream", "".join(frames).encode())
+
+    def answer(self, content_type: str, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def other_server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherServer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/404", ["answers 404", "Check the path"]),
+        ("/405", ["answers 405", "Check the path"]),
+        ("/401", ["answers 401", "--header"]),
+        ("/301", ["answers 301"]),
+        ("/500", ["500"]),
+        ("/html", ["text/html; charset=utf-8", "text/event-stream", "Check the URL"]),
+        ("/text", ["not JSON", "'hello'"]),
+        ("/gone", ["broke"]),
+        ("/truncated", ["cut off"]),
+        ("/violation", ["STREAM-1", "event 1", "TEXT_MESSAGE_CONTENT"]),
+        ("/malformed", ["PROC-3", "event 0", "RUN_STARTED", "/runId"]),
+    ],
+)
+def test_what_goes_wrong_is_one_clear_line(other_server: str, path: str, words: list[str]) -> None:
+    """HTTP-4, RUN-11, PROC-3: each kind of failure is told as what it is."""
+    done = aguia("chat", other_server + path, "x")
+    assert done.returncode == 1
+    *warnings, told = done.stderr.splitlines()
+    assert told.startswith("✗ ")
+    for word in words:
+        assert word in told
+    assert all(line.startswith("! ") for line in warnings)
+    assert done.stdout == ("half\n" if path == "/truncated" else "")
+
+
+def test_warnings_are_shown_once_and_do_not_fail_the_run(other_server: str) -> None:
+    """PROC-2: what is stripped is named."""
+    done = aguia("chat", other_server + "/newer", "x")
+    assert done.returncode == 0
+    assert sum("/colour" in line for line in done.stderr.splitlines()) == 1
+
+
+@posix
+def test_ctrl_c_cancels_a_run_given_as_argument(url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "aguia", "chat", url, "slow"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == "tick"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130
+    assert out.endswith("\n■ Cancelled.\n")
+    assert err == ""
+
+
+@posix
+def test_a_reader_that_leaves_early_is_no_error(url: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "aguia", "chat", url, "slow"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(4) == "tick"
+        process.stdout.close()
+        assert process.wait(SECONDS) == 1
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+# -- with a terminal -------------------------------------------------------------------
+
+
+class Terminal:
+    """The command on a terminal of its own, as a person has it."""
+
+    def __init__(self, *arguments: str, cwd: Path | None = None) -> None:
+        import pty
+
+        self.screen, inner = pty.openpty()
+        self.shown = ""
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+        environment.pop("NO_COLOR", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "aguia", *arguments],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(inner)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        with suppress(OSError):
+            while data := os.read(self.screen, 4096):
+                self.shown += data.decode("utf-8", "replace")
+
+    def wait_for(self, words: str, *, after: int = 0) -> int:
+        """Waits until `words` are shown; where they end."""
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            if (at := self.shown.find(words, after)) >= 0:
+                return at + len(words)
+            time.sleep(0.02)
+        pytest.fail(f"{words!r} did not appear in {self.shown[after:]!r}")
+
+    def type(self, text: str) -> None:
+        os.write(self.screen, text.encode())
+
+    def ends(self) -> int:
+        return self.process.wait(SECONDS)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(SECONDS)
+        self._reader.join(SECONDS)
+        os.close(self.screen)
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Terminal]]:
+    """Starts the command on a terminal; what is left of it is ended with the test."""
+    with ExitStack() as stack:
+
+        def start(*arguments: str, cwd: Path | None = None) -> Terminal:
+            terminal = Terminal(*arguments, cwd=cwd)
+            stack.callback(terminal.close)
+            return terminal
+
+        yield start
+
+
+@posix
+def test_a_conversation_at_the_prompt(url: str, start: Callable[..., Terminal]) -> None:
+    terminal = start("chat", url)
+    at = terminal.wait_for("> ")
+    terminal.type("hi\n")
+    at = terminal.wait_for("You said 'hi'", after=at)
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("slow\n")
+    at = terminal.wait_for("tick tick", after=at)
+    os.kill(terminal.process.pid, signal.SIGINT)
+    at = terminal.wait_for("■ Cancelled.", after=at)
+    at = terminal.wait_for("> ", after=at)
+    os.kill(terminal.process.pid, signal.SIGINT)  # at the prompt it only asks again
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("fail\n")
+    at = terminal.wait_for("no credit", after=at)
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("/help\n")
+    at = terminal.wait_for("/messages", after=at)
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("\x04")
+    assert terminal.ends() == 0
+    assert "\x1b[" in terminal.shown
+    assert "Traceback" not in terminal.shown
+
+
+@posix
+def test_quit_leaves(url: str, start: Callable[..., Terminal]) -> None:
+    terminal = start("chat", url)
+    terminal.wait_for("> ")
+    terminal.type("/quit\n")
+    assert terminal.ends() == 0
+
+
+# -- demo ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "reader.py").write_text("def receive(data):\n    return data\n")
+    (tmp_path / "test_json_patch.py").write_text("json_patch = 1\n")
+    return tmp_path
+
+
+def test_the_demo_holds_its_conversation_and_ends(project: Path) -> None:
+    done = aguia("demo", cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "> tree\n" in done.stdout
+    assert "reader.py:1: def receive(data):\n" in done.stdout
+    assert "test_json_patch.py:1: json_patch = 1\n" in done.stdout
+    assert re.search(r"\n4 runs, \d+ events, \d+ ms\n$", done.stdout)
+    assert "\x1b" not in done.stdout
+
+
+@posix
+def test_the_demo_leaves_the_prompt_to_the_person(
+    project: Path, start: Callable[..., Terminal]
+) -> None:
+    terminal = start("demo", cwd=project)
+    at = terminal.wait_for("Now you")
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("read reader.py\n")
+    at = terminal.wait_for("return data", after=at)
+    at = terminal.wait_for("> ", after=at)
+    [address] = set(re.findall(r"http://127\.0\.0\.1:(\d+)/", terminal.shown))
+    terminal.type("\x04")
+    assert terminal.ends() == 0
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(address))) != 0, "the server is still there"
+
+
+@posix
+def test_ctrl_c_ends_the_demo_wherever_it_is(project: Path) -> None:
+    (project / "many").mkdir()
+    for number in range(2000):
+        (project / "many" / f"f{number}.txt").write_text("x" * 2000)
+    with subprocess.Popen(
+        [sys.executable, "-m", "aguia", "demo"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        cwd=project,
+    ) as process:
+        assert line_of(process.stdout).startswith("Serving ")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 130
+    assert "Traceback" not in err

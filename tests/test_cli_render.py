@@ -1,0 +1,439 @@
+"""The chat's renderer: what a person sees of a stream, and what can't reach the terminal."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from aguia import Consumer
+from aguia.cli.render import Cleaner, Renderer, one_line
+from aguia.protocol.errors import ProtocolWarning
+
+
+class Screen:
+    """A renderer that writes to memory, fed with the events of one run."""
+
+    def __init__(self, *, styled: bool = False) -> None:
+        self.out = io.StringIO()
+        self.err = io.StringIO()
+        self.renderer = Renderer(self.out, self.err, styled=styled)
+
+    def show(self, *events: dict[str, Any], end: dict[str, Any] | None = None) -> str:
+        """What is written for a run with these events, all of it so far."""
+        consumer = Consumer()
+        started = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+        finished = end or {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+        for event in (started, *events, finished):
+            for trusted in consumer.receive_event(event):
+                self.renderer.event(trusted)
+        return self.out.getvalue()
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen()
+
+
+def text(message_id: str, *deltas: str, **start: Any) -> list[dict[str, Any]]:
+    return [
+        {"type": "TEXT_MESSAGE_START", "messageId": message_id, **start},
+        *(
+            {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": delta}
+            for delta in deltas
+        ),
+        {"type": "TEXT_MESSAGE_END", "messageId": message_id},
+    ]
+
+
+def call(call_id: str, name: str, *deltas: str) -> list[dict[str, Any]]:
+    return [
+        {"type": "TOOL_CALL_START", "toolCallId": call_id, "toolCallName": name},
+        *({"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": delta} for delta in deltas),
+        {"type": "TOOL_CALL_END", "toolCallId": call_id},
+    ]
+
+
+def result(call_id: str, content: Any) -> dict[str, Any]:
+    return {
+        "type": "TOOL_CALL_RESULT",
+        "messageId": f"of-{call_id}",
+        "toolCallId": call_id,
+        "content": content,
+    }
+
+
+# -- what is shown ---------------------------------------------------------------------
+
+
+def test_a_whole_turn(screen: Screen) -> None:
+    screen.renderer.user("find x")
+    shown = screen.show(
+        {"type": "STATE_SNAPSHOT", "snapshot": {"task": "find x", "plan": [1, 2], "a": {}}},
+        {"type": "STEP_STARTED", "stepName": "Search"},
+        *call("c", "search", '{"te', 'xt": "x"}'),
+        *text("m", "a.py:1: x\n", "b.py:2: ", "x\n"),
+        result("c", '{"hits": 2}'),
+        {"type": "STEP_FINISHED", "stepName": "Search"},
+        {
+            "type": "STATE_DELTA",
+            "delta": [
+                {"op": "replace", "path": "/plan/0", "value": "done"},
+                {"op": "remove", "path": "/a"},
+            ],
+        },
+        *text("n", "Two lines."),
+    )
+    assert shown == (
+        "> find x\n"
+        '  ≡ state: task = "find x", plan = [2 items], a = {}\n'
+        "  ▸ Search\n"
+        '  ● search {"text": "x"}\n'
+        "a.py:1: x\n"
+        "b.py:2: x\n"
+        '  └ search: {"hits": 2}\n'
+        '  ≡ state: /plan/0 = "done", /a removed\n'
+        "Two lines.\n"
+    )
+
+
+def test_text_streams_as_it_comes(screen: Screen) -> None:
+    started, *deltas, end = text("m", "Hel", "lo", "\n\n", "you\n")
+    seen = []
+    consumer = Consumer()
+    for event in ({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}, started, *deltas, end):
+        for trusted in consumer.receive_event(event):
+            screen.renderer.event(trusted)
+        seen.append(screen.out.getvalue())
+    assert seen == ["", "", "Hel", "Hello", "Hello\n", "Hello\n\nyou\n", "Hello\n\nyou\n"]
+
+
+def test_messages_are_set_apart_and_empty_ones_leave_nothing(screen: Screen) -> None:
+    shown = screen.show(*text("a", "one\n\n\n"), *text("b"), *text("c", "", "\n\n", "two"))
+    assert shown == "one\n\ntwo\n"
+
+
+def test_who_speaks_is_said_when_it_is_not_simply_the_agent(screen: Screen) -> None:
+    """TEXT-1: `name` labels the speaker, and an absent role is the assistant."""
+    shown = screen.show(
+        *text("a", "hi", name="Ada"), *text("b", "no", role="system"), *text("c", "yes")
+    )
+    assert shown == "Ada: hi\n\nsystem: no\n\nyes\n"
+
+
+def test_a_result_under_its_card_needs_no_name(screen: Screen) -> None:
+    shown = screen.show(*call("c", "add", "{}"), result("c", "4"))
+    assert shown == "  ● add {}\n  └ 4\n"
+
+
+def test_interleaved_items_keep_their_lines(screen: Screen) -> None:
+    """STREAM-3: families interleave freely."""
+    first, second = call("1", "one", "ab", "cd"), call("2", "two", "xy")
+    start, content, end = text("m", "words")
+    shown = screen.show(
+        first[0], first[1], second[0], second[1], start, content, first[2], first[3], second[2], end
+    )
+    assert shown == ("  ● one ab\n  ● two xy\nwords\n  ● … one cd\n")
+
+
+def test_long_arguments_and_results_are_cut_and_say_so(screen: Screen) -> None:
+    shown = screen.show(
+        *call("c", "write", '{"text": "', "x" * 5000, '"}'),
+        result("c", "\n".join(f"line {n}" for n in range(30))),
+    )
+    card, *lines = shown.splitlines()
+    assert len(card) < 700
+    assert card.endswith("… and 4,412 more characters")
+    assert lines[0] == "  └ line 0"
+    assert lines[-1].strip() == "… 18 more lines"
+    assert len(lines) == 13
+
+
+def test_parts_of_a_result_are_shown_as_text_or_named(screen: Screen) -> None:
+    """TOOL-10, TOOL-12: text parts in order; the rest by kind, a file's handle not at all."""
+    parts = [
+        {"type": "text", "text": "a chart:"},
+        {"type": "image", "source": {"type": "data", "value": "AAAA", "mimeType": "image/png"}},
+        {"type": "document", "source": {"type": "file", "value": "handle-7"}},
+    ]
+    shown = screen.show(*call("c", "draw"), result("c", parts))
+    assert shown.endswith("  └ a chart: [image image/png] [document]\n")
+    assert "handle-7" not in shown
+
+
+def test_reasoning_is_marked(screen: Screen) -> None:
+    shown = screen.show(
+        {"type": "REASONING_START", "messageId": "x"},
+        {"type": "REASONING_MESSAGE_START", "messageId": "x", "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "x", "delta": "hm\nwell"},
+        {"type": "REASONING_MESSAGE_END", "messageId": "x"},
+        {"type": "REASONING_END", "messageId": "x"},
+        *text("x", "Yes."),
+    )
+    assert shown == "thinking: hm\nwell\n\nYes.\n"
+
+
+def test_subagents_are_named(screen: Screen) -> None:
+    """SUB-1: attribution; the parent agent's work carries no name."""
+    own = {"subagentRunId": "s1"}
+    start, content, end = text("m", "found")
+    shown = screen.show(
+        {"type": "SUBAGENT_STARTED", "name": "scout", "description": "looks", **own},
+        {**start, **own},
+        {**content, **own},
+        {**end, **own},
+        {"type": "STEP_STARTED", "stepName": "dig", **own},
+        {"type": "STEP_FINISHED", "stepName": "dig", **own},
+        {"type": "SUBAGENT_FINISHED", **own},
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "s2", "name": "other"},
+        {"type": "SUBAGENT_ERROR", "subagentRunId": "s2", "message": "lost"},
+    )
+    assert shown == (
+        "  ◆ scout starts: looks\n"
+        "[scout] found\n"
+        "  ▸ [scout] dig\n"
+        "  ◆ scout is done\n"
+        "  ◆ other starts\n"
+        "  ◆ other failed: lost\n"
+    )
+
+
+def test_every_kind_of_change_is_compact(screen: Screen) -> None:
+    shown = screen.show(
+        {"type": "STATE_SNAPSHOT", "snapshot": None},
+        {"type": "STATE_SNAPSHOT", "snapshot": {}},
+        {"type": "STATE_SNAPSHOT", "snapshot": {f"k{n}": "v" * 20 for n in range(9)}},
+        {
+            "type": "STATE_DELTA",
+            "delta": [
+                {"op": "test", "path": "/k0", "value": "v" * 20},
+                {"op": "move", "path": "/m", "from": "/k1"},
+                {"op": "copy", "path": "/c", "from": "/k2"},
+                *({"op": "add", "path": f"/n{n}", "value": n} for n in range(7)),
+            ],
+        },
+        {"type": "STATE_DELTA", "delta": [{"op": "replace", "path": "", "value": True}]},
+        {"type": "STATE_DELTA", "delta": []},
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "BAR", "content": {"p": 1}},
+        {
+            "type": "ACTIVITY_DELTA",
+            "messageId": "a",
+            "activityType": "BAR",
+            "patch": [{"op": "replace", "path": "/p", "value": 2}],
+        },
+        {"type": "CUSTOM", "name": "com.example.ping", "value": [1]},
+        {"type": "RAW", "event": {"noise": 1}},
+        {"type": "MESSAGES_SNAPSHOT", "messages": []},
+    )
+    lines = [line.strip() for line in shown.splitlines()]
+    assert lines[0] == "≡ state: null"
+    assert lines[1] == "≡ state: {}"
+    assert lines[2].endswith(" and 3 more")
+    assert lines[3:] == [
+        "≡ state: /m moved from /k1, /c copied from /k2, /n0 = 0, /n1 = 1, /n2 = 2 and 4 more",
+        "≡ state: (all) = true",
+        "≡ state: unchanged",
+        "◇ BAR: p = 1",
+        "◇ BAR: /p = 2",
+        "◇ com.example.ping: [1 item]",
+        "≡ messages: 0 restated",
+    ]
+
+
+FINISHED = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+
+
+def test_how_a_run_ended_is_said_when_it_is_not_plain_success(screen: Screen) -> None:
+    """RUN-10: a cancelled run is presented neither as success nor as failure."""
+    assert screen.show(end={**FINISHED, "outcome": {"type": "success"}}) == ""
+    interrupts = [{"id": "i", "reason": "approval", "message": "Delete it?"}]
+    screen.show(end={**FINISHED, "outcome": {"type": "interrupt", "interrupts": interrupts}})
+    usage = [{"model": "m1", "inputTokens": 1200, "outputTokens": 7}, {"totalTokens": 5}]
+    shown = screen.show(
+        end={**FINISHED, "outcome": {"type": "cancelled"}, "result": {"a": 1}, "usage": usage}
+    )
+    assert shown.splitlines() == [
+        "  ? The agent asks (approval): Delete it?",
+        "  = result: {1 key}",
+        "  ■ The agent stopped the run before it was complete.",
+        "  tokens: 1,200 in, 7 out (m1)",
+        "  tokens: not reported",
+    ]
+    assert screen.err.getvalue() == ""
+
+
+def test_a_failure_is_told_on_the_error_stream_after_what_had_come(screen: Screen) -> None:
+    """RUN-8: what was delivered stays, and the failure is surfaced."""
+    shown = screen.show(
+        *text("m", "partly")[:-1], end={"type": "RUN_ERROR", "message": "no credit", "code": "402"}
+    )
+    assert shown == "partly\n"
+    assert screen.err.getvalue() == "✗ The run failed: no credit (code 402)\n"
+
+
+def test_warnings_and_errors_are_one_line_each(screen: Screen) -> None:
+    warning = ProtocolWarning(stage="enforcement", rule="PROC-2", message="lost\nit", path="/x")
+    screen.renderer.warning(warning)
+    screen.renderer.error("went\nwrong")
+    warned, failed = screen.err.getvalue().splitlines()
+    assert warned.startswith("! lost")
+    assert warned.endswith("at '/x' [PROC-2]")
+    assert failed == "✗ went⏎wrong"
+
+
+def test_a_run_that_breaks_off_leaves_a_whole_line(screen: Screen) -> None:
+    consumer = Consumer()
+    for event in (
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+        *text("m", "half a line \ud83d")[:-1],
+    ):
+        for trusted in consumer.receive_event(event):
+            screen.renderer.event(trusted)
+    screen.renderer.end()
+    assert screen.out.getvalue() in ("half a line \ufffd\n", "half a line \n")
+
+
+# -- what can't reach the terminal -----------------------------------------------------
+
+EVIL = "\x1b]0;title\x07\x1b[2J\x9b31m\r\b\x00\x7f\u202egpj\u2066.exe\u2028"
+
+
+def harmless(written: str) -> bool:
+    return not any(
+        (ord(char) < 0x20 and char not in "\n\t")
+        or 0x7F <= ord(char) < 0xA0
+        or 0x202A <= ord(char) <= 0x202E
+        or 0x2066 <= ord(char) <= 0x2069
+        or char in "\u2028\u2029"
+        or 0xD800 <= ord(char) < 0xE000
+        for char in written
+    )
+
+
+EVERYWHERE: list[Callable[[], list[dict[str, Any]]]] = [
+    lambda: text("m", EVIL, name=EVIL),
+    lambda: [*call("c", EVIL, EVIL), result("c", EVIL)],
+    lambda: [result("unknown", EVIL + "\n" + EVIL)],
+    lambda: [result("unknown", [{"type": "text", "text": EVIL}])],
+    lambda: [{"type": "STATE_SNAPSHOT", "snapshot": {EVIL: EVIL}}],
+    lambda: [{"type": "STATE_SNAPSHOT", "snapshot": EVIL}],
+    lambda: [{"type": "STATE_DELTA", "delta": [{"op": "add", "path": "/" + EVIL, "value": EVIL}]}],
+    lambda: [
+        {"type": "STEP_STARTED", "stepName": EVIL},
+        {"type": "STEP_FINISHED", "stepName": EVIL},
+    ],
+    lambda: [
+        {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": EVIL, "content": {EVIL: 1}}
+    ],
+    lambda: [{"type": "CUSTOM", "name": EVIL, "value": EVIL}],
+    lambda: [
+        {"type": "SUBAGENT_STARTED", "subagentRunId": EVIL, "name": EVIL, "description": EVIL},
+        {"type": "SUBAGENT_ERROR", "subagentRunId": EVIL, "message": EVIL},
+        *({**event, "subagentRunId": EVIL + "2"} for event in text("m", "x")),
+    ],
+    lambda: [
+        {"type": "REASONING_START", "messageId": "x"},
+        {"type": "REASONING_MESSAGE_START", "messageId": "x", "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "x", "delta": EVIL},
+        {"type": "REASONING_MESSAGE_END", "messageId": "x"},
+        {"type": "REASONING_END", "messageId": "x"},
+    ],
+]
+
+
+@pytest.mark.parametrize("events", EVERYWHERE)
+def test_no_control_character_of_the_agent_is_written(
+    screen: Screen, events: Callable[[], list[dict[str, Any]]]
+) -> None:
+    """SEC-3: what an agent sends is data."""
+    ends: list[dict[str, Any]] = [
+        {"type": "RUN_ERROR", "message": EVIL, "code": EVIL},
+        {
+            **FINISHED,
+            "result": EVIL,
+            "outcome": {
+                "type": "interrupt",
+                "interrupts": [{"id": "i", "reason": EVIL, "message": EVIL}],
+            },
+            "usage": [{"model": EVIL}],
+        },
+    ]
+    for end in ends:
+        screen.show(*events(), end=end)
+    assert screen.out.getvalue()
+    assert harmless(screen.out.getvalue())
+    assert harmless(screen.err.getvalue())
+
+
+def test_styles_are_the_only_escape_sequences() -> None:
+    screen = Screen(styled=True)
+    shown = screen.show(*text("m", "\x1b[31mred"), *call("c", "tool", "{}"))
+    assert "\x1b[1;33m" in shown
+    assert "\x1b[31m" not in shown
+    assert "␛[31mred" in shown
+
+
+def test_what_is_no_terminal_gets_no_escape_sequence() -> None:
+    out = io.StringIO()
+    renderer = Renderer(out, out)
+    renderer.user("hi")
+    renderer.note("so")
+    renderer.error("no")
+    assert out.getvalue() == "> hi\nso\n✗ no\n"
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for variable in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert Renderer(Terminal(), Terminal()).styled
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not Renderer(Terminal(), Terminal()).styled
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert not Renderer(Terminal(), Terminal()).styled
+
+
+def test_lines_about_the_run_fit_into_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "60")
+    out = Terminal()
+    renderer = Renderer(out, out, styled=False)
+    for event in Consumer().receive_event({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}):
+        renderer.event(event)
+    screen = Screen()
+    screen.out, screen.renderer = out, renderer
+    shown = screen.show({"type": "STATE_SNAPSHOT", "snapshot": {"a": "x" * 200, "b": "y" * 200}})
+    assert all(len(line) < 60 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("deltas", "written"),
+    [
+        (["a\r\nb", "c\r", "\nd"], "a\nbc\nd"),
+        (["a\rb"], "a␍b"),
+        (["a\r"], "a␍"),
+        (["\ud83d", "\ude00!"], "😀!"),
+        (["\ud83d", "x\ude00"], "\ufffdx\ufffd"),
+        (["\ud83d"], "\ufffd"),
+        (["\ufefftab\tand\nline"], "\ufefftab\tand\nline"),
+        (["\x1b", "[0m"], "␛[0m"),
+        (["", "é", ""], "é"),
+    ],
+)
+def test_text_is_cleaned_however_it_is_cut(deltas: list[str], written: str) -> None:
+    """STREAM-2: deltas concatenate, and a pair of surrogates may come in two of them."""
+    cleaner = Cleaner()
+    assert "".join(map(cleaner.feed, deltas)) + cleaner.end() == written
+
+
+def test_one_line_is_short_and_has_no_line_end() -> None:
+    assert one_line("a\nb\tc\r\n") == "a⏎b c⏎"
+    assert one_line("x" * 50, 10) == "x" * 9 + "…"
