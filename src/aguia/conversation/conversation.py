@@ -370,6 +370,13 @@ class Conversation:
 
     def _messages_snapshot(self, event: MessagesSnapshotEvent) -> None:
         snapshot = {message.id: message for message in event.messages}
+        if len(snapshot) < len(event.messages):
+            self._warn_of(
+                event,
+                "EVT-6",
+                "several messages of the snapshot have one id; the last of each is kept",
+                path="/messages",
+            )
         stated = {message.role for message in event.messages}
         kept: list[Entry] = []
         for entry in self._entries:
@@ -401,6 +408,12 @@ class Conversation:
             if entry is None:
                 entry = self._append(message)
             else:
+                self._warn_of(
+                    event,
+                    "EVT-6",
+                    f"the id '{event.message_id}' was a message's with the role {entry.role}, "
+                    "which the activity replaces",
+                )
                 for call in entry.calls:
                     self._calls.pop(call.value.id, None)
                 entry.set(message)

@@ -139,7 +139,7 @@ class _Memory:
 
     def adopt(self, value: Any) -> Any:
         """Something that a program puts in, as a part of the value."""
-        if isinstance(value, str | int | bool) or value is None:
+        if value is None or type(value) in (str, int, bool):
             return value
         if isinstance(value, _LiveDict | _LiveList):
             value = _unwrap(value)

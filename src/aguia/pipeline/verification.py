@@ -481,14 +481,21 @@ class Verifier:
                 family = Family.ACTIVITY
             else:
                 family = Family.MESSAGE
-            owner = message.subagent_run_id
-            if authoritative or message.id not in self._owners[family]:
-                self._owners[family][message.id] = owner
-            if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
-                calls = self._owners[Family.TOOL_CALL]
-                for call in message.tool_calls:
-                    if authoritative or call.id not in calls:
-                        calls[call.id] = owner
+            self._own_item(family, message.id, message.subagent_run_id, authoritative)
+            if isinstance(message, AssistantMessage):
+                for call in message.tool_calls or ():
+                    self._own_item(
+                        Family.TOOL_CALL, call.id, message.subagent_run_id, authoritative
+                    )
+
+    def _own_item(self, family: Family, id_: str, owner: Owner, authoritative: bool) -> None:
+        if authoritative:
+            self._owners[family][id_] = owner
+            # One that is open goes on under the owner that it now has in the conversation.
+            if id_ in self._open[family]:
+                self._open[family][id_] = owner
+        else:
+            self._owners[family].setdefault(id_, owner)
 
     def _subagent_started(self, event: SubagentStartedEvent) -> None:
         id_ = event.subagent_run_id
