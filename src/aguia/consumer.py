@@ -24,6 +24,7 @@ from aguia.codec.json import (
 from aguia.conversation import Conversation
 from aguia.pipeline.chunks import CHUNKS, ChunkExpander
 from aguia.pipeline.compatibility import Compatibility
+from aguia.pipeline.downgrade import parse_peer_version, without_subagents
 from aguia.pipeline.enforcement import enforce_event, enforce_input, enforce_list
 from aguia.pipeline.middleware import Middleware, run_middleware
 from aguia.pipeline.text import TextJoiner
@@ -61,9 +62,10 @@ class Consumer:
         interrupts: those that an earlier run left open (CONV-4).
         content_type: of the body that `receive` is given: server-sent events, or with the
             extra `aguia[protobuf]` the binary binding's.
-        middleware: callables that see each event before enforcement; see
-            `aguia.pipeline.middleware`.
-        peer_version: the version of a peer that is known to be old; not used yet.
+        middleware: callables that see each event before enforcement, or classes of such
+            callables, of which each stream gets its own; see `aguia.pipeline.middleware`.
+        peer_version: the version of a peer that is known to be old, such as "0.0.57"; its
+            stream is read as that version meant it (VER-3).
         on_warning: is called with each `ProtocolWarning`. Warnings go to the `aguia` logger
             as well; `logging.getLogger("aguia").setLevel(logging.ERROR)` silences that.
         max_event_bytes, max_depth: the largest event, and its deepest nesting, that is read.
@@ -84,7 +86,7 @@ class Consumer:
         state: Any = UNSET,
         interrupts: Iterable[Interrupt] = (),
         content_type: str = sse.CONTENT_TYPE,
-        middleware: Sequence[Middleware] = (),
+        middleware: Sequence[Middleware | type[Middleware]] = (),
         peer_version: str | None = None,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
         max_event_bytes: int = sse.MAX_FRAME,
@@ -104,7 +106,6 @@ class Consumer:
             held = held or list(request.messages)
             if state is UNSET:
                 state = {} if request.state is UNSET else request.state
-        self.peer_version = peer_version
         self._max_event_bytes = max_event_bytes
         self._max_depth = max_depth
         # A frame that is no longer than this can break neither limit.
@@ -119,8 +120,15 @@ class Consumer:
 
             self._framing = frames.FrameDecoder(max_event_bytes)
             self._decode_binary = protobuf.decode_event
-        self._compatibility = Compatibility()
-        self._middleware = tuple(middleware)
+        self._compatibility = Compatibility(self._warn)
+        chain: list[Middleware] = []
+        if peer_version is not None:
+            old = without_subagents(parse_peer_version(peer_version), self._warn)
+            if old is not None:
+                chain.append(old)
+        # A class is middleware with a state of its own for each stream.
+        chain += [item() if isinstance(item, type) else item for item in middleware]
+        self._middleware = tuple(chain)
         self._chunks = ChunkExpander()
         self._text = TextJoiner()
         self._verifier = Verifier(
