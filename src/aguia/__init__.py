@@ -7,23 +7,47 @@ it is first used: `HttpAgent` and `Agent` (the client), and `aguia.server` (the 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from aguia import protocol
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
-from aguia.protocol import *
-
-if TYPE_CHECKING:
-    from aguia.client import Agent, HttpAgent
+from aguia.protocol import (
+    capabilities,
+    common,
+    content,
+    errors,
+    events,
+    input,
+    messages,
+    outcomes,
+    patch,
+)
+from aguia.protocol.capabilities import *
+from aguia.protocol.common import *
+from aguia.protocol.content import *
+from aguia.protocol.errors import *
+from aguia.protocol.events import *
+from aguia.protocol.input import *
+from aguia.protocol.messages import *
+from aguia.protocol.outcomes import *
+from aguia.protocol.patch import *
 
 __version__ = "0.1.0"
 
 __all__ = ["Agent", "Consumer", "Conversation", "HttpAgent", "Messages", "__version__"]
-__all__ += protocol.__all__
+__all__ += capabilities.__all__
+__all__ += common.__all__
+__all__ += content.__all__
+__all__ += errors.__all__
+__all__ += events.__all__
+__all__ += input.__all__
+__all__ += messages.__all__
+__all__ += outcomes.__all__
+__all__ += patch.__all__
 
-_CLIENT = ("Agent", "HttpAgent")
+if TYPE_CHECKING:
+    from aguia.client import Agent, HttpAgent
+else:
 
-
-def __getattr__(name: str) -> Any:
-    if name in _CLIENT:
-        return getattr(import_module("aguia.client"), name)
-    raise AttributeError(f"module 'aguia' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in ("Agent", "HttpAgent"):
+            return getattr(import_module("aguia.client"), name)
+        raise AttributeError(f"module 'aguia' has no attribute {name!r}")

@@ -33,6 +33,7 @@ from aguia.pipeline.versions import judge_producer
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import (
     DecodeError,
+    InvalidInput,
     MalformedEvent,
     ProtocolViolation,
     ProtocolWarning,
@@ -102,6 +103,11 @@ class Consumer:
         self._index = -1
         request = enforce_input(input, self._warn) if input is not None else None
         held = enforce_list(messages, Message, self._warn, "/messages")
+        if state is not UNSET:
+            try:
+                state = copy_value(state, max_depth)
+            except ValueError as error:
+                raise InvalidInput(str(error), rule="PROC-3", path="/state") from None
         if request is not None:
             held = held or list(request.messages)
             if state is UNSET:

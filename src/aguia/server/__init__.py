@@ -46,9 +46,10 @@ __all__ = [
     "serve",
 ]
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    # uvicorn comes with the `cli` extra; who serves with another server needs none of it.
-    if name in ("GracefulServer", "serve"):
-        return getattr(import_module("aguia.server.serving"), name)
-    raise AttributeError(f"module 'aguia.server' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        # uvicorn comes with the `cli` extra; who serves with another server needs none of it.
+        if name in ("GracefulServer", "serve"):
+            return getattr(import_module("aguia.server.serving"), name)
+        raise AttributeError(f"module 'aguia.server' has no attribute {name!r}")
