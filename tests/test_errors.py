@@ -109,3 +109,16 @@ def test_errors_survive_another_process(error: AguiaError) -> None:
     copied = pickle.loads(pickle.dumps(error))
     assert type(copied) is type(error)
     assert str(copied).startswith("no")
+
+
+def test_what_a_peer_says_writes_no_lines_of_its_own() -> None:
+    """Attributes keep the peer's words as they are; what is printed has no control characters."""
+    words = "line\n\x1b[31mred"
+    for error in (
+        errors.RunFailed(words, code="a\nb"),
+        errors.InvalidInput(words, path="/a\nb"),
+        errors.InputRejected(words, status=400, path="/a\nb"),
+        errors.DecodeError(words, rule="HTTP-2"),
+    ):
+        assert error.message == words
+        assert str(error).isprintable()

@@ -3,14 +3,15 @@
 `HttpAgent` is what most programs need. `Agent` is the same over any transport.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import logging
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 from uuid import uuid4
 
 import httpx
-import msgspec
 
 from aguia.client.transports import HttpTransport, Timeouts, Transport
 from aguia.consumer import Consumer
@@ -19,7 +20,7 @@ from aguia.pipeline.enforcement import enforce_input, enforce_list
 from aguia.pipeline.middleware import Middleware
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
 from aguia.protocol.content import ContentPart
-from aguia.protocol.errors import InvalidInput, ProtocolWarning
+from aguia.protocol.errors import InvalidInput, ProtocolWarning, TransportError, TruncatedRun
 from aguia.protocol.events import Event, RunErrorEvent
 from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
 from aguia.protocol.messages import ActivityMessage, Message, ToolCall, UserMessage
@@ -27,9 +28,11 @@ from aguia.protocol.outcomes import Interrupt, RunFinishedOutcome, TokenUsage
 
 __all__ = ["Agent", "HttpAgent", "RunStream"]
 
+_logger: Final = logging.getLogger("aguia")
+
 
 class Agent:
-    """An agent, and the one thread that is held with it.
+    """An agent, and the one thread that is held with it, one run at a time.
 
     Args:
         transport: how the agent is reached.
@@ -56,6 +59,7 @@ class Agent:
         self._transport = transport
         self._middleware = tuple(middleware)
         self._on_warning = on_warning
+        self._current: weakref.ref[RunStream] | None = None
         # A consumer that has read nothing yet judges and holds what the thread starts from.
         self._conversation = Consumer(
             messages=messages, state=state, on_warning=on_warning
@@ -85,7 +89,7 @@ class Agent:
 
     @property
     def messages(self) -> Messages:
-        """The messages of the thread, a live view."""
+        """The messages of the thread: a live view while a run goes on, a new one with each run."""
         return self._conversation.messages
 
     @property
@@ -126,7 +130,8 @@ class Agent:
     def run(
         self,
         content: str
-        | Sequence[ContentPart]
+        | ContentPart
+        | Sequence[ContentPart | dict[str, Any]]
         | Message
         | Sequence[Message | dict[str, Any]]
         | dict[str, Any]
@@ -142,32 +147,33 @@ class Agent:
 
         Args:
             content: what the user says (text, or content parts), or messages to append to the
-                thread; None runs the thread as it stands.
-            tools, context: in place of the agent's own.
+                thread, whose ids have to be new to it; None runs the thread as it stands.
+            tools: in place of the agent's own.
+            context: in place of the agent's own.
             forwarded_props: passed to the agent untouched.
             resume: the answers to every open interrupt.
             run_id: names the run; made up when it isn't given.
 
         Raises `InvalidInput`, before anything is sent, for a malformed input (PROC-11) and for
-        an interrupt that is not covered or has expired (INT-2, INT-3). While being iterated:
+        an interrupt that is not covered or has expired (INT-2, INT-3); `RuntimeError` while an
+        earlier run of this agent has not ended and has not been closed. While being iterated:
         `InputRejected`, a `TransportError`, a `ProtocolViolation` or `TruncatedRun`. A run that
         reports its own failure raises nothing: its `RunErrorEvent` is delivered and kept in
         `error` (RUN-8).
         """
+        self._refuse_second_run(None)
         held = [*self.messages, *self._said(content)]
         answers = (
             enforce_list(resume, ResumeEntry, self._warn, "/resume") if resume is not None else []
         )
-        self._check_resume(answers)
-        state = self.state
         run_input = RunAgentInput(
             thread_id=self.thread_id,
             run_id=run_id or f"run-{uuid4().hex}",
             protocol_version=PROTOCOL_VERSION,
             # Activity is the application's own rendering and never travels back (ACT-4).
             messages=[message for message in held if not isinstance(message, ActivityMessage)],
-            state=UNSET if state is None else state,
             # Agents from before 1.0 require these members, empty or not.
+            state=self._state_to_start_from(),
             tools=self._tools if tools is None else enforce_list(tools, Tool, self._warn, "/tools"),
             context=self._context
             if context is None
@@ -175,24 +181,43 @@ class Agent:
             forwarded_props={} if forwarded_props is UNSET else forwarded_props,
             resume=answers or UNSET,
         )
-        return RunStream(self, enforce_input(run_input, self._warn), held)
+        checked = enforce_input(run_input, self._warn)
+        self._check_resume([] if checked.resume is UNSET else checked.resume)
+        return RunStream(self, checked, held)
 
     def _said(self, content: Any) -> list[Message]:
         if content is None:
             return []
         if isinstance(content, str):
             return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
-        if isinstance(content, Message | dict):
+        if isinstance(content, Message | ContentPart | dict):
             content = [content]
         items = list(content)
-        if items and all(isinstance(item, ContentPart) for item in items):
-            return [UserMessage(id=f"msg-{uuid4().hex}", content=items)]
-        return enforce_list(items, Message, self._warn, "/messages")
+        if items and all(_is_part(item) for item in items):
+            parts = enforce_list(items, ContentPart, self._warn, "/content")
+            return [UserMessage(id=f"msg-{uuid4().hex}", content=parts)]
+        said: list[Message] = enforce_list(items, Message, self._warn, "/messages")
+        known = {message.id for message in self.messages}
+        for message in said:
+            if message.id in known:
+                raise InvalidInput(
+                    f"the thread already holds a message with the id '{message.id}'",
+                    rule="EVT-6",
+                    path="/messages",
+                )
+            known.add(message.id)
+        return said
+
+    def _state_to_start_from(self) -> Any:
+        # A run input has no null for a state, and an absent one is the empty object (IN-1).
+        return {} if self.state is None else self.state
 
     def _check_resume(self, answers: list[ResumeEntry]) -> None:
         by_id = {entry.interrupt_id: entry for entry in answers}
+        if len(by_id) < len(answers):
+            raise InvalidInput("an interrupt is answered twice", rule="INT-2", path="/resume")
         for interrupt in self.interrupts:
-            entry = by_id.get(interrupt.id)
+            entry = by_id.pop(interrupt.id, None)
             if entry is None:
                 raise InvalidInput(
                     f"the interrupt '{interrupt.id}' is open and has no answer; resolve or "
@@ -207,17 +232,41 @@ class Agent:
                     rule="INT-3",
                     path="/resume",
                 )
+        # A thread taken up from a store holds no interrupts to compare the answers with.
+        if by_id and self.interrupts:
+            raise InvalidInput(
+                f"no interrupt '{next(iter(by_id))}' is open", rule="INT-2", path="/resume"
+            )
+
+    def _refuse_second_run(self, stream: "RunStream | None") -> None:
+        """Raise unless the thread is free for a run, or for this one to take its first step."""
+        current = self._current() if self._current is not None else None
+        if current is not None and current.under_way:
+            raise RuntimeError(
+                f"the run '{current.input.run_id}' has not ended: an agent's thread has one run "
+                "at a time; iterate that run to its end, or close it"
+            )
+        if stream is not None:
+            if stream.conversation is not self._conversation:
+                raise RuntimeError(
+                    f"the thread has gone on since the run '{stream.input.run_id}' was made; "
+                    "make it anew"
+                )
+            self._current = weakref.ref(stream)
 
     def _warn(self, warning: ProtocolWarning) -> None:
+        _logger.warning("%s", warning)
         if self._on_warning is not None:
             self._on_warning(warning)
 
-    async def _events(self, run_input: RunAgentInput, held: list[Message]) -> AsyncIterator[Event]:
+    async def _events(
+        self, run_input: RunAgentInput, held: list[Message]
+    ) -> AsyncGenerator[Event, None]:
         async with self._transport.open(run_input) as answer:
             consumer = Consumer(
                 run_input,
                 messages=held,
-                state=self.state,
+                state=self._state_to_start_from(),
                 interrupts=self.interrupts,
                 content_type=answer.content_type,
                 middleware=self._middleware,
@@ -225,29 +274,57 @@ class Agent:
             )
             # Only an input that was accepted becomes part of the thread.
             self._conversation = consumer.conversation
-            async for chunk in answer.body:
-                for event in consumer.receive(chunk):
+            broken: TruncatedRun | TransportError | None = None
+            try:
+                async for chunk in answer.body:
+                    for event in consumer.receive(chunk):
+                        yield event
+            except (TruncatedRun, TransportError) as error:
+                # What it means depends on whether the run had ended by then (RUN-11).
+                broken = error
+            try:
+                for event in consumer.end():
                     yield event
-            for event in consumer.end():
-                yield event
+            except TruncatedRun:
+                if broken is not None:
+                    raise broken from broken.__cause__
+                raise
 
 
 class RunStream(AsyncIterator[Event]):
-    """One run under way: an async iterator of its events.
+    """One run: an async iterator of its events, sent off when its first event is asked for.
 
     Attributes:
         input: the run input that is sent.
+        conversation: the thread that the run was made for.
     """
 
     def __init__(self, agent: Agent, input: RunAgentInput, held: list[Message]) -> None:
         self.input = input
+        self.conversation = agent.conversation
+        self._agent = agent
+        self._started = False
+        self._over = False
         self._events = agent._events(input, held)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the run has been sent off and has neither ended nor been closed."""
+        return self._started and not self._over
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        return await anext(self._events)
+        if not self._started:
+            self._agent._refuse_second_run(self)
+            self._started = True
+        try:
+            return await anext(self._events)
+        except BaseException:
+            # Whatever comes through, the end included, is the last that comes.
+            self._over = True
+            raise
 
     async def __aenter__(self) -> Self:
         return self
@@ -262,9 +339,8 @@ class RunStream(AsyncIterator[Event]):
 
     async def aclose(self) -> None:
         """Stop reading: the connection closes, and what arrived stays in the thread."""
-        close = getattr(self._events, "aclose", None)
-        if close is not None:
-            await close()
+        await self._events.aclose()
+        self._over = True
 
 
 class HttpAgent(Agent):
@@ -273,7 +349,7 @@ class HttpAgent(Agent):
     Args:
         url: where the agent answers.
         headers: sent with every request.
-        timeouts: how long to wait for what.
+        timeouts: how long to wait for what; they hold for a client of the caller's, too.
         client: an `httpx.AsyncClient` of the caller's, with its proxies, certificates and
             authentication; it stays open when the agent is closed.
     """
@@ -306,13 +382,20 @@ class HttpAgent(Agent):
         self.url = url
 
 
+def _is_part(item: Any) -> bool:
+    """Whether this is a content part, and no message, in its typed or its plain form."""
+    return isinstance(item, ContentPart) or (
+        isinstance(item, dict) and "type" in item and "role" not in item
+    )
+
+
 def _expired(interrupt: Interrupt) -> bool:
     """Whether `expires_at`, read as a date, is now or earlier; what is no date never expires."""
     if interrupt.expires_at is UNSET:
         return False
     try:
-        moment = msgspec.convert(interrupt.expires_at, datetime, strict=False)
-    except msgspec.ValidationError:
+        moment = datetime.fromisoformat(interrupt.expires_at)
+    except ValueError:
         return False
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

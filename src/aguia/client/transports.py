@@ -4,16 +4,18 @@ A transport delivers the input first, keeps the order of what comes back, and te
 from a broken one. It knows nothing of events.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import anyio
 import httpx
 import msgspec
 
 from aguia.codec import sse
-from aguia.codec.json import encode
+from aguia.codec.json import STRICT_FAILURES, encode
 from aguia.protocol.errors import (
     ConnectionFailed,
     DecodeError,
@@ -27,7 +29,14 @@ from aguia.protocol.input import RunAgentInput
 __all__ = ["Answer", "HttpTransport", "Timeouts", "Transport"]
 
 _MAX_REFUSAL: Final = 64 * 1024
-_SHOWN: Final = 200
+_MAX_MOVES: Final = 5
+_SHOWN: Final = 300
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADERS_FOR_ANYONE: Final = frozenset(
+    ("accept", "accept-encoding", "content-length", "content-type", "host", "user-agent")
+)
+"""What goes along when an agent has moved to another host; any other header may be a secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +73,17 @@ class Timeouts:
 class HttpTransport:
     """HTTP with server-sent events (http-sse page).
 
+    An agent that has moved for good or for now (308, 307) is followed with the whole request,
+    though never from HTTPS to HTTP, and without credentials to another host. What a URL holds
+    besides its host and path (name and password, query) is sent and never shown in an error.
+
     Args:
         url: where the agent is.
         headers: sent with every request, for authentication and the like.
         timeouts: see `Timeouts`.
         client: an `httpx.AsyncClient` of the caller's, which stays open when this is closed.
+
+    Raises `ValueError` for a header that can't be sent.
     """
 
     def __init__(
@@ -80,7 +95,7 @@ class HttpTransport:
         client: httpx.AsyncClient | None = None,
     ) -> None:
         self.url = url
-        self._headers = dict(headers or {})
+        self._headers = _sendable(headers or {})
         self._timeouts = timeouts or Timeouts()
         self._client = client
         self._own_client = client is None
@@ -90,27 +105,11 @@ class HttpTransport:
         """POST the input and give the answer's body as it arrives (HTTP-1)."""
         if self._client is None:
             self._client = httpx.AsyncClient()
-        waits = self._timeouts
-        try:
-            request = self._client.build_request(
-                "POST",
-                self.url,
-                content=encode(input),
-                headers={
-                    "Content-Type": "application/json",
-                    "Accept": sse.CONTENT_TYPE,
-                    **self._headers,
-                },
-                timeout=httpx.Timeout(
-                    connect=waits.connect, read=waits.idle, write=waits.idle, pool=waits.connect
-                ),
-            )
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError) as error:
-            raise ConnectionFailed(f"'{self.url}' is no URL of an agent: {error}") from None
-        response = await self._send(request)
+        response = await self._post(self._client, encode(input))
         try:
             await self._check(response)
-            yield Answer(response.headers["content-type"], self._chunks(response))
+            async with aclosing(self._chunks(response)) as body:
+                yield Answer(response.headers["content-type"], body)
         finally:
             await response.aclose()
 
@@ -120,71 +119,207 @@ class HttpTransport:
             await self._client.aclose()
             self._client = None
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        assert self._client is not None
+    async def _post(self, client: httpx.AsyncClient, content: bytes) -> httpx.Response:
+        request = self._request(client, content)
+        auth: Any = httpx.USE_CLIENT_DEFAULT
+        if request.url.userinfo:
+            # As a header, so that whoever logs the URLs of requests logs no password.
+            auth = httpx.BasicAuth(request.url.username, request.url.password)
+            request.url = request.url.copy_with(userinfo=b"")
+        response = await self._send(client, request, auth)
+        for _ in range(_MAX_MOVES):
+            moved = response.next_request
+            if response.status_code not in (307, 308) or moved is None:
+                break
+            if moved.url.scheme not in (request.url.scheme, "https"):
+                break
+            await response.aclose()
+            if not _trusts(request.url, moved.url):
+                auth = None
+                for name in set(moved.headers) - _HEADERS_FOR_ANYONE:
+                    del moved.headers[name]
+            request = moved
+            response = await self._send(client, request, auth)
+        return response
+
+    def _request(self, client: httpx.AsyncClient, content: bytes) -> httpx.Request:
+        headers = httpx.Headers({"Content-Type": "application/json", "Accept": sse.CONTENT_TYPE})
+        headers.update(self._headers)
+        waits = self._timeouts
         try:
-            return await self._client.send(request, stream=True)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:
-            raise ConnectionFailed(f"no connection to {self.url}: {error}") from error
-        except httpx.TimeoutException as error:
-            raise RunTimeout(
-                f"{self.url} did not answer within {self._timeouts.idle} seconds"
+            request = client.build_request(
+                "POST",
+                self.url,
+                content=content,
+                headers=headers,
+                timeout=httpx.Timeout(
+                    connect=waits.connect, read=waits.idle, write=waits.idle, pool=waits.connect
+                ),
+            )
+        except httpx.InvalidURL as error:
+            # A password that is not escaped makes a URL invalid, and is then quoted in the reason.
+            reason = "" if "@" in self.url else f": {error}"
+            raise ConnectionFailed(
+                f"'{_shown(self.url)}' is no URL of an agent{reason}; expected one like "
+                "http://127.0.0.1:8000/"
+            ) from None
+        url = request.url
+        if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > 65535:
+            raise ConnectionFailed(
+                f"'{_shown(self.url)}' is no URL of an agent; expected one like "
+                "http://127.0.0.1:8000/"
+            )
+        return request
+
+    async def _send(
+        self, client: httpx.AsyncClient, request: httpx.Request, auth: Any
+    ) -> httpx.Response:
+        where = _shown(request.url)
+        waits = self._timeouts
+        try:
+            return await client.send(request, auth=auth, stream=True, follow_redirects=False)
+        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise ConnectionFailed(
+                f"no connection to {where} within {waits.connect} seconds"
             ) from error
+        except (httpx.ConnectError, httpx.ProxyError, httpx.UnsupportedProtocol) as error:
+            raise ConnectionFailed(f"no connection to {where}: {_reason(error)}") from error
+        except httpx.TimeoutException as error:
+            raise RunTimeout(f"{where} did not answer within {waits.idle} seconds") from error
+        except httpx.LocalProtocolError:
+            # The reason quotes the header, which may be a credential.
+            raise TransportError(
+                f"the request to {where} can't be sent: one of its headers is not valid"
+            ) from None
+        except httpx.InvalidURL:
+            raise TransportError(f"{where} has moved to what is no URL") from None
         except httpx.TransportError as error:
-            raise TransportError(f"the connection to {self.url} broke: {error}") from error
+            raise TransportError(f"the connection to {where} broke: {_reason(error)}") from error
 
     async def _check(self, response: httpx.Response) -> None:
         """Raise what an answer means that is no stream of events (HTTP-4)."""
-        if response.status_code != httpx.codes.OK:
-            raise _refusal(response, await _beginning(response))
+        if not response.is_success:
+            raise _refusal(response, await self._beginning(response))
         content_type = response.headers.get("content-type", "nothing")
         if content_type.split(";", 1)[0].strip().lower() != sse.CONTENT_TYPE:
             raise DecodeError(
-                f"{self.url} answered with {content_type} where {sse.CONTENT_TYPE} belongs; "
-                "it is no AG-UI agent",
+                f"{_shown(response.url)} answered with {_cut(content_type)} where "
+                f"{sse.CONTENT_TYPE} belongs; it is no AG-UI agent",
                 rule="HTTP-2",
             )
 
-    async def _chunks(self, response: httpx.Response) -> AsyncIterator[bytes]:
+    async def _beginning(self, response: httpx.Response) -> bytes:
+        """As much of a refusal's body as is worth reading."""
+        body = b""
+        with anyio.move_on_after(self._timeouts.idle):
+            try:
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) >= _MAX_REFUSAL:
+                        break
+            except (httpx.TransportError, httpx.DecodingError):
+                pass  # the status says enough
+        return body[:_MAX_REFUSAL]
+
+    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+        where = _shown(response.url)
         try:
             async for chunk in response.aiter_bytes():
                 yield chunk
         except httpx.TimeoutException as error:
             raise RunTimeout(
-                f"nothing came from {self.url} for {self._timeouts.idle} seconds"
+                f"nothing came from {where} for {self._timeouts.idle} seconds"
             ) from error
-        except (httpx.TransportError, httpx.DecodingError) as error:
-            raise TruncatedRun(f"the connection broke before the run ended: {error}") from error
+        except httpx.DecodingError as error:
+            raise DecodeError(
+                f"the body from {where} is not what its content-encoding says: {_reason(error)}",
+                rule="HTTP-2",
+            ) from error
+        except (httpx.TransportError, httpx.StreamError) as error:
+            raise TruncatedRun(
+                f"the connection to {where} broke before the run ended: {_reason(error)}"
+            ) from error
 
 
-async def _beginning(response: httpx.Response) -> bytes:
-    body = b""
-    try:
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) >= _MAX_REFUSAL:
-                break
-    except (httpx.TransportError, httpx.DecodingError):
-        pass  # the status says enough
-    return body[:_MAX_REFUSAL]
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a header")
+        if not (value.isascii() and value.isprintable() and value == value.strip()):
+            # The value itself may be a credential and is not shown.
+            raise ValueError(
+                f"the value of the header '{name}' can't be sent: expected printable ASCII "
+                "without space around it"
+            )
+    return dict(headers)
+
+
+def _trusts(old: httpx.URL, new: httpx.URL) -> bool:
+    """Whether `new` is the same origin, or the same by HTTPS, and may see credentials."""
+    if (old.scheme, old.host, old.port) == (new.scheme, new.host, new.port):
+        return True
+    upgraded = (old.scheme, old.port, new.scheme, new.port) == ("http", None, "https", None)
+    return upgraded and old.host == new.host
+
+
+def _shown(url: httpx.URL | str) -> str:
+    """A URL for people to read, without what may be a secret in it."""
+    if isinstance(url, httpx.URL):
+        return str(url.copy_with(userinfo=b"", query=None, fragment=None))
+    # It may not be possible to parse it, so rather too much goes than too little.
+    return re.split(r"[?#]", re.sub(r"(?s)^([a-z]+://)?.*@", r"\1", url), maxsplit=1)[0]
+
+
+def _reason(error: Exception) -> str:
+    return _cut(str(error)) or type(error).__name__
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _refusal(response: httpx.Response, body: bytes) -> InputRejected:
-    said: dict[str, Any] = {}
-    try:
-        value = msgspec.json.decode(body)
-        error = value.get("error") if isinstance(value, dict) else None
-        said = error if isinstance(error, dict) else value if isinstance(value, dict) else {}
-    except msgspec.DecodeError:
-        pass
-    message = said.get("message") or said.get("detail")
-    if not isinstance(message, str):
+    message, rule, path = _explanation(body)
+    if response.next_request is not None:
+        message = f"it has moved to {_shown(response.next_request.url)}"
+    if not message:
         text = body.decode("utf-8", "replace").strip()
-        message = text[:_SHOWN] if text and not text.startswith("<") else response.reason_phrase
-    rule, path = said.get("rule"), said.get("path")
-    return InputRejected(
-        message,
-        status=response.status_code,
-        rule=rule if isinstance(rule, str) else None,
-        path=path if isinstance(path, str) else None,
+        # A page is for a browser, and a status has a name.
+        page = text.startswith("<")
+        message = (response.reason_phrase or "no explanation") if page or not text else text
+    return InputRejected(_cut(message), status=response.status_code, rule=rule, path=path)
+
+
+def _explanation(body: bytes) -> tuple[str | None, str | None, str | None]:
+    """Message, rule and path of a refusal in JSON, in the forms that servers give it."""
+    try:
+        said = msgspec.json.decode(body)
+    except STRICT_FAILURES:
+        return None, None, None
+    if isinstance(said, dict):
+        for name in ("error", "detail"):
+            # Ours is {"error": {…}}; FastAPI says {"detail": "…"} or {"detail": [{…}]}.
+            if isinstance(said.get(name), dict | list | str):
+                said = said[name]
+                break
+    if isinstance(said, list) and said and isinstance(said[0], dict):
+        # What Pydantic says of each error; the first one is enough to start with.
+        first = said[0]
+        said = {"message": first.get("msg")}
+        if isinstance(first.get("loc"), list):
+            steps = [step for step in first["loc"] if step != "body"]
+            said["path"] = "".join(f"/{_escaped(step)}" for step in steps)
+    if isinstance(said, str):
+        said = {"message": said}
+    if not isinstance(said, dict):
+        return None, None, None
+    message, rule, path = said.get("message"), said.get("rule"), said.get("path")
+    return (
+        message if isinstance(message, str) else None,
+        rule if isinstance(rule, str) else None,
+        path if isinstance(path, str) else None,
     )
+
+
+def _escaped(step: object) -> str:
+    return str(step).replace("~", "~0").replace("/", "~1")

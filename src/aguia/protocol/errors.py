@@ -108,7 +108,8 @@ class RunFailed(AguiaError):
         self.code = code
 
     def __str__(self) -> str:
-        return f"{self.message} (code {self.code})" if self.code else self.message
+        code = f" (code {self.code})" if self.code else ""
+        return _printable(f"{self.message}{code}")
 
 
 class TruncatedRun(AguiaError):
@@ -133,7 +134,7 @@ class InvalidInput(AguiaError):
     def __str__(self) -> str:
         place = f"at '{self.path}': " if self.path is not None else ""
         rule = f" [{self.rule}]" if self.rule else ""
-        return f"{place}{self.message}{rule}"
+        return _printable(f"{place}{self.message}{rule}")
 
 
 class TransportError(AguiaError):
@@ -174,7 +175,7 @@ class InputRejected(AguiaError):
     def __str__(self) -> str:
         status = f"{self.status}: " if self.status is not None else ""
         place = f" (at '{self.path}')" if self.path is not None else ""
-        return f"{status}{self.message}{place}"
+        return _printable(f"{status}{self.message}{place}")
 
 
 class ProtocolWarning(Struct, frozen=True, kw_only=True):
