@@ -39,7 +39,7 @@ from aguia.protocol.errors import (
     ProtocolWarning,
     TruncatedRun,
 )
-from aguia.protocol.events import Event, RunStartedEvent
+from aguia.protocol.events import EVENTS, Event, RunStartedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.messages import Message
 from aguia.protocol.outcomes import Interrupt
@@ -284,7 +284,7 @@ class Consumer:
             )
             return
         try:
-            event: Event = msgspec.convert(raw, Event)
+            event = _typed(raw)
         except msgspec.ValidationError:
             yield from self._from_raw(raw)
         else:
@@ -293,7 +293,7 @@ class Consumer:
     def _from_program(self, value: Any) -> Iterator[Event]:
         raw = self._plain(value)
         try:
-            event: Event = msgspec.convert(raw, Event)
+            event = _typed(raw)
         except (msgspec.ValidationError, UnicodeEncodeError):
             yield from self._from_raw(raw)
         else:
@@ -310,9 +310,8 @@ class Consumer:
         return raw
 
     def _from_raw(self, raw: dict[str, Any]) -> Iterator[Event]:
-        for translated in self._compatibility.translate(raw):
-            for item in run_middleware(self._middleware, translated):
-                yield from self._enforced(item)
+        for item in run_middleware(self._middleware, self._compatibility.translate(raw)):
+            yield from self._enforced(item)
 
     def _from_typed(self, event: Event, *, whole: bool = True) -> Iterator[Event]:
         if not self._middleware:
@@ -335,6 +334,7 @@ class Consumer:
         """Expand chunks; `whole` promises that no text in the event is half a character."""
         if isinstance(event, RunStartedEvent):
             self._text.forget()
+            self._compatibility.forget()
             warning = (
                 judge_producer(event.protocol_version)
                 if event.protocol_version is not UNSET
@@ -362,3 +362,12 @@ class Consumer:
         _logger.warning("%s", warning)
         if self._on_warning is not None:
             self._on_warning(warning)
+
+
+def _typed(raw: dict[str, Any]) -> Event:
+    """The event in a plain object, judged strictly; raises `msgspec.ValidationError`."""
+    kind = raw.get("type")
+    event_type = EVENTS.get(kind) if isinstance(kind, str) else None
+    if event_type is None:
+        raise msgspec.ValidationError("no known type")
+    return msgspec.convert(raw, event_type)

@@ -1,44 +1,61 @@
 """Which binding a client's `Accept` admits (PB-1), by RFC 9110's rules for media ranges."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 __all__ = ["admits"]
+
+# A quoted string, which may hold separators, or else one character; one without an end goes on
+# to the end of its header.
+_PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?$)|[^",;]++|[,;]', re.DOTALL)
+_QUALITY: Final = re.compile(r"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
 
 
 def admits(accept: Iterable[str], media_type: str) -> bool:
     """Whether `Accept` headers admit a media type with a quality above zero.
 
-    The most specific range that matches decides; ranges of equal specificity, the best of
-    them. What is malformed is passed over. No header admits nothing: a client that can read a
+    The type is given without parameters, so a range that asks for some doesn't match it. The
+    most specific range that matches decides; ranges of equal specificity, the best of them.
+    What is malformed is passed over. No header admits nothing: a client that can read a
     binding has to say so.
     """
     main, _, sub = media_type.lower().partition("/")
+    specificity = {f"{main}/{sub}": 3, f"{main}/*": 2, "*/*": 1}
     best = (0, 0.0)
-    for item in ",".join(accept).split(","):
-        kind, _, parameters = item.partition(";")
-        kind = kind.strip().lower()
-        if kind == f"{main}/{sub}":
-            specificity = 3
-        elif kind == f"{main}/*":
-            specificity = 2
-        elif kind == "*/*":
-            specificity = 1
-        else:
-            continue
-        quality = _quality(parameters)
-        if quality is not None:
-            best = max(best, (specificity, quality))
+    for header in accept:
+        for kind, *parameters in _ranges(header):
+            place = specificity.get(kind.lower(), 0)
+            quality = _quality(parameters)
+            if place and quality is not None:
+                best = max(best, (place, quality))
     return best[1] > 0
 
 
-def _quality(parameters: str) -> float | None:
-    """The `q` among a range's parameters, 1 without one, None for a malformed one."""
-    for parameter in parameters.split(";"):
-        name, sign, value = parameter.partition("=")
-        if name.strip().lower() == "q":
-            try:
-                quality = float(value.strip()) if sign else -1.0
-            except ValueError:
-                return None
-            return quality if 0 <= quality <= 1 else None
+def _ranges(header: str) -> Iterator[list[str]]:
+    """The ranges of a header, each as its type and then its parameters."""
+    parts: list[str] = []
+    text: list[str] = []
+    for piece in [*_PIECES.findall(header), ","]:
+        if piece in (",", ";"):
+            parts.append("".join(text).strip())
+            text.clear()
+        else:
+            text.append(piece)
+        if piece == ",":
+            yield parts
+            parts = []
+
+
+def _quality(parameters: list[str]) -> float | None:
+    """The `q` among a range's parameters, 1 without one.
+
+    None for a malformed one, and for parameters of the type itself, which stand before it.
+    """
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.lower() == "q":
+            return float(value) if _QUALITY.fullmatch(value) else None
+        if parameter:
+            return None
     return 1.0

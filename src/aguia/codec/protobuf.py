@@ -16,11 +16,13 @@ from aguia.codec.frames import CONTENT_TYPE, encode_frame
 from aguia.codec.json import MAX_DEPTH
 from aguia.codec.wire_json import (
     WireError,
+    check_fields,
     decode_struct,
     decode_value,
     encode_struct,
     encode_value,
-    read_varint,
+    read_tag,
+    skip_field,
 )
 from aguia.protocol.errors import DecodeError
 from aguia.protocol.events import EVENTS, Event
@@ -36,17 +38,6 @@ except ImportError as error:  # pragma: no cover - the tests have the runtime
     ) from error
 
 __all__ = ["CONTENT_TYPE", "decode_event", "encode_event"]
-
-_STRUCTS: Final = {
-    "BaseEvent.metadata",
-    "ToolCall.metadata",
-    "Message.metadata",
-    "Message.activity_content",
-    "Tool.metadata",
-    "ResumeEntry.metadata",
-    "ActivitySnapshotEvent.content",
-}
-"""Members that are google.protobuf.Struct; the other bytes are google.protobuf.Value."""
 
 _REQUIRED_LISTS: Final = {
     "MessagesSnapshotEvent.messages",
@@ -69,41 +60,41 @@ class _Field(NamedTuple):
     name: str
     repeated: bool
     message: str | None
-    is_struct: bool
-    is_value: bool
-    always: bool
-    """Whether the wire can't say that it is absent."""
 
 
-def _plan(descriptor: Any) -> list[_Field]:
-    plan = []
-    for field in descriptor.fields:
-        if field.name == "base_event":
-            continue
-        full = f"{descriptor.name}.{field.name}"
-        repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == 3
-        is_bytes = field.type == field.TYPE_BYTES
-        plan.append(
-            _Field(
-                json_name=field.json_name,
-                name=field.name,
-                repeated=repeated,
-                message=field.message_type.name if field.message_type is not None else None,
-                is_struct=full in _STRUCTS,
-                is_value=is_bytes and full not in _STRUCTS,
-                always=full in _REQUIRED_LISTS if repeated else not field.has_presence,
-            )
+class _Plan(NamedTuple):
+    """The fields of a wire message by their JSON names and by their numbers."""
+
+    by_name: dict[str, _Field]
+    by_number: dict[int, _Field]
+    texts: dict[str, str]
+    lists: list[str]
+    """These two are never absent from JSON, though the runtime doesn't list an empty one."""
+
+
+def _plan(descriptor: Any) -> _Plan:
+    plan = _Plan({}, {}, {}, [])
+    for each in descriptor.fields:
+        repeated = each.is_repeated if hasattr(each, "is_repeated") else each.label == 3
+        field = _Field(
+            json_name=each.json_name,
+            name=each.name,
+            repeated=repeated,
+            message=each.message_type.name if each.message_type is not None else None,
         )
+        plan.by_name[field.json_name] = field
+        plan.by_number[each.number] = field
+        if f"{descriptor.name}.{each.name}" in _REQUIRED_LISTS:
+            plan.lists.append(field.json_name)
+        elif not repeated and not each.has_presence and each.type == each.TYPE_STRING:
+            plan.texts[field.json_name] = ""
     return plan
 
 
-def _plans() -> dict[str, dict[str, _Field]]:
+def _plans() -> dict[str, _Plan]:
     descriptors = dict(wire_pb2.DESCRIPTOR.message_types_by_name)
     descriptors["Function"] = descriptors["ToolCall"].nested_types_by_name["Function"]
-    return {
-        name: {field.json_name: field for field in _plan(descriptor)}
-        for name, descriptor in descriptors.items()
-    }
+    return {name: _plan(descriptor) for name, descriptor in descriptors.items()}
 
 
 _PLANS: Final = _plans()
@@ -117,7 +108,10 @@ _OPERATIONS: Final = wire_pb2.JsonPatchOperationType
 
 
 def encode_event(event: Event) -> bytes:
-    """One event as one frame: four bytes of length, and the message."""
+    """One event as one frame: four bytes of length, and the message.
+
+    Raises `ValueError` for a number that is beyond the range of a double.
+    """
     plain: dict[str, Any] = msgspec.to_builtins(event)
     kind = plain.pop("type")
     envelope = wire_pb2.Event()
@@ -127,7 +121,7 @@ def encode_event(event: Event) -> bytes:
     base.type = wire_pb2.EventType.Value(kind)
     for member in ("timestamp", "rawEvent", "metadata"):
         if member in plain:
-            _put(base, _PLANS["BaseEvent"][member], plain.pop(member))
+            _put(base, _PLANS["BaseEvent"].by_name[member], plain.pop(member))
     _flatten(kind, plain)
     _fill(target, _MESSAGES[kind], plain)
     return encode_frame(envelope.SerializeToString())
@@ -144,32 +138,33 @@ def _flatten(kind: str, plain: dict[str, Any]) -> None:
 
 
 def _fill(target: Any, name: str, plain: dict[str, Any]) -> None:
-    plan = _PLANS[name]
+    fields = _PLANS[name].by_name
     for member, value in _reshaped(name, plain).items():
-        field = plan.get(member)
+        field = fields.get(member)
         # Members that the wire has no field for, as a patch operation may have, stay behind.
         if field is not None:
             _put(target, field, value)
 
 
 def _put(target: Any, field: _Field, value: Any) -> None:
-    if field.message is not None:
-        if field.repeated:
-            items = getattr(target, field.name)
+    if field.repeated:
+        items = getattr(target, field.name)
+        if field.message is None:
+            items.extend([_whole(item) for item in value])
+        else:
             for item in value:
                 _fill(items.add(), field.message, item)
-        else:
-            inner = getattr(target, field.name)
-            inner.SetInParent()
-            _fill(inner, field.message, value)
-    elif field.repeated:
-        getattr(target, field.name).extend([_whole(item) for item in value])
-    elif field.is_struct:
-        setattr(target, field.name, encode_struct(value))
-    elif field.is_value:
-        setattr(target, field.name, encode_value(value))
-    else:
+    elif field.message is None:
         setattr(target, field.name, _whole(value) if isinstance(value, str) else value)
+    else:
+        inner = getattr(target, field.name)
+        inner.SetInParent()
+        if field.message == "Value":
+            inner.MergeFromString(encode_value(value))
+        elif field.message == "Struct":
+            inner.MergeFromString(encode_struct(value))
+        else:
+            _fill(inner, field.message, value)
 
 
 def _reshaped(name: str, plain: dict[str, Any]) -> dict[str, Any]:
@@ -198,92 +193,100 @@ def _whole(text: str) -> str:
 def decode_event(frame: bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any] | None:
     """The event in a frame's message, as plain JSON that nobody has judged.
 
+    `max_depth` is how deep the event's objects and arrays may be nested, itself included.
     None for an event of a kind that this version has no arm for (PB-2): it has no name here.
     Raises `DecodeError` for bytes that are no such message.
     """
     try:
-        arms = _arms(frame)
         envelope = wire_pb2.Event.FromString(frame)
-        if arms and not arms & _ARM_NUMBERS:
+        if not _names_known_kind(frame):
             return None
-        if len(arms) != 1:
-            raise WireError(f"{len(arms)} kinds of event in one frame")
         arm = envelope.WhichOneof("event")
         if arm is None:
             raise WireError("no event in the frame")
         kind = arm.upper()
         message = getattr(envelope, arm)
-        if not message.HasField("base_event"):
+        event = _read(message, _MESSAGES[kind], max_depth - 1)
+        base = event.pop("baseEvent", None)
+        if base is None:
             raise WireError("an event without its base")
-        base = message.base_event
-        if base.type != wire_pb2.EventType.Value(kind):
+        if base.pop("type", 0) != wire_pb2.EventType.Value(kind):
             raise WireError(f"an event of the kind {kind} that says it is another")
-        event: dict[str, Any] = {"type": kind}
-        if base.HasField("timestamp"):
-            event["timestamp"] = base.timestamp
-        if base.HasField("raw_event"):
-            event["rawEvent"] = decode_value(base.raw_event, max_depth)
-        if base.HasField("metadata"):
-            event["metadata"] = decode_struct(base.metadata, max_depth)
-        event.update(_read(message, _MESSAGES[kind], max_depth))
-    except (WireError, RuntimeDecodeError) as error:
+        return {"type": kind, **base, **_unflattened(kind, event)}
+    except (WireError, RuntimeDecodeError, UnicodeDecodeError) as error:
+        # The runtime that is written in Python alone lets bad UTF-8 through as the last of these.
         raise DecodeError(f"the frame is no event: {error}", rule="PB-2") from None
-    return _unflattened(kind, event)
+    except RecursionError:
+        raise DecodeError("the frame nests too deeply", rule=None) from None
 
 
-def _arms(frame: bytes) -> set[int]:
-    """The numbers of the fields of the envelope; there is one in a frame that is an event."""
-    numbers: set[int] = set()
+def _names_known_kind(frame: bytes) -> bool:
+    """Whether the envelope holds a kind of event that this version knows.
+
+    False promises that what it holds instead is a message. Raises `WireError` for several kinds,
+    or none. Other fields beside a known kind are for protobuf to ignore, as everywhere.
+    """
+    known: set[int] = set()
+    unknown: list[bytes] = []
     at, end = 0, len(frame)
     while at < end:
-        tag, at = read_varint(frame, at, end)
-        if tag & 7 != 2 or tag < 8:
-            raise WireError("a field of no known form")
-        size, at = read_varint(frame, at, end)
-        at += size
-        numbers.add(tag >> 3)
-    if at > end:
-        raise WireError("a length beyond the end")
-    return numbers
+        tag, start = read_tag(frame, at, end)
+        at = skip_field(frame, start, end, tag)
+        if tag >> 3 in _ARM_NUMBERS:
+            known.add(tag >> 3)
+        elif tag & 7 == 2:
+            unknown.append(frame[start:at])
+    if len(known) > 1:
+        raise WireError("several kinds of event in one frame")
+    if not known and not unknown:
+        raise WireError("no event in the frame")
+    if not known:
+        for field in unknown:
+            check_fields(field)
+    return bool(known)
 
 
-def _read(message: Message, name: str, max_depth: int) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for field in _PLANS[name].values():
-        value = getattr(message, field.name)
-        if field.repeated:
-            if value or field.always:
-                plain[field.json_name] = (
-                    list(value)
-                    if field.message is None
-                    else [_item(item, field.message, max_depth) for item in value]
-                )
-        elif field.always:
-            plain[field.json_name] = value
-        elif message.HasField(field.name):
-            if field.message is not None:
-                value = _item(value, field.message, max_depth)
-            elif field.is_struct:
-                value = decode_struct(value, max_depth)
-            elif field.is_value:
-                value = decode_value(value, max_depth)
-            plain[field.json_name] = value
+def _read(message: Message, name: str, depth: int) -> dict[str, Any]:
+    if depth < 0:
+        raise WireError("nested too deeply")
+    plan = _PLANS[name]
+    plain: dict[str, Any] = dict(plan.texts)
+    for member in plan.lists:
+        plain[member] = []
+    fields = plan.by_number
+    for descriptor, value in message.ListFields():
+        field = fields[descriptor.number]
+        read: Any = value
+        if field.message is None:
+            if field.repeated:
+                read = list(value)
+        elif field.repeated:
+            read = [_item(item, field.message, depth - 2) for item in value]
+        elif field.message == "Value":
+            read = decode_value(value.SerializeToString(), depth)
+        elif field.message == "Struct":
+            read = decode_struct(value.SerializeToString(), depth)
+        elif field.message == "BaseEvent":
+            read = _read(value, "BaseEvent", depth)
+        else:
+            read = _item(value, field.message, depth - 1)
+        plain[field.json_name] = read
     return plain
 
 
-def _item(message: Any, name: str, max_depth: int) -> dict[str, Any]:
+def _item(message: Any, name: str, depth: int) -> dict[str, Any]:
     if name in ("InputContent", "InputContentSource"):
         arm = message.WhichOneof("part" if name == "InputContent" else "source")
         if arm is None:
             return dict(_UNKNOWN)
-        field = _PLANS[name][arm]
+        field = _PLANS[name].by_name[arm]
         assert field.message is not None
-        return {"type": arm, **_item(getattr(message, arm), field.message, max_depth)}
-    plain = _read(message, name, max_depth)
+        return {"type": arm, **_read(getattr(message, arm), field.message, depth)}
+    plain = _read(message, name, depth)
     if name == "Message":
         _merge_content(plain)
     elif name == "JsonPatchOperation":
-        op = plain["op"]
+        op = plain.get("op", 0)
         known = _OPERATIONS.values()
         plain["op"] = _OPERATIONS.Name(op).lower() if op in known else str(op)
     return plain
@@ -304,7 +307,7 @@ def _unflattened(kind: str, event: dict[str, Any]) -> dict[str, Any]:
     if kind == "TOOL_CALL_RESULT":
         parts = event.pop("contentParts", [])
         if parts and "content" in event:
-            raise DecodeError("the frame is no event: two contents in a result", rule="PB-2")
+            raise WireError("a result with more than one content")
         event.setdefault("content", parts)
     elif kind in ("RUN_FINISHED", "SUBAGENT_FINISHED"):
         outcome = event.pop("outcome")

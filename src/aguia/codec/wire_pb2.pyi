@@ -86,6 +86,14 @@ MOVE: JsonPatchOperationType
 COPY: JsonPatchOperationType
 TEST: JsonPatchOperationType
 
+class Value(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Struct(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class BaseEvent(_message.Message):
     __slots__ = ("type", "timestamp", "raw_event", "metadata")
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -94,9 +102,9 @@ class BaseEvent(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     type: EventType
     timestamp: int
-    raw_event: bytes
-    metadata: bytes
-    def __init__(self, type: _Optional[_Union[EventType, str]] = ..., timestamp: _Optional[int] = ..., raw_event: _Optional[bytes] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+    raw_event: Value
+    metadata: Struct
+    def __init__(self, type: _Optional[_Union[EventType, str]] = ..., timestamp: _Optional[int] = ..., raw_event: _Optional[_Union[Value, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
 
 class TextMessageStartEvent(_message.Message):
     __slots__ = ("base_event", "message_id", "role", "name", "subagent_run_id")
@@ -226,9 +234,9 @@ class StateSnapshotEvent(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     SUBAGENT_RUN_ID_FIELD_NUMBER: _ClassVar[int]
     base_event: BaseEvent
-    snapshot: bytes
+    snapshot: Value
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., snapshot: _Optional[bytes] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., snapshot: _Optional[_Union[Value, _Mapping]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class StateDeltaEvent(_message.Message):
     __slots__ = ("base_event", "delta", "subagent_run_id")
@@ -260,9 +268,9 @@ class ActivitySnapshotEvent(_message.Message):
     subagent_run_id: str
     message_id: str
     activity_type: str
-    content: bytes
+    content: Struct
     replace: bool
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., activity_type: _Optional[str] = ..., content: _Optional[bytes] = ..., replace: bool = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., activity_type: _Optional[str] = ..., content: _Optional[_Union[Struct, _Mapping]] = ..., replace: bool = ...) -> None: ...
 
 class ActivityDeltaEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "activity_type", "patch")
@@ -285,10 +293,10 @@ class RawEvent(_message.Message):
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     SUBAGENT_RUN_ID_FIELD_NUMBER: _ClassVar[int]
     base_event: BaseEvent
-    event: bytes
+    event: Value
     source: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., event: _Optional[bytes] = ..., source: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., event: _Optional[_Union[Value, _Mapping]] = ..., source: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class CustomEvent(_message.Message):
     __slots__ = ("base_event", "name", "value", "subagent_run_id")
@@ -298,9 +306,9 @@ class CustomEvent(_message.Message):
     SUBAGENT_RUN_ID_FIELD_NUMBER: _ClassVar[int]
     base_event: BaseEvent
     name: str
-    value: bytes
+    value: Value
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., name: _Optional[str] = ..., value: _Optional[bytes] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., name: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class RunStartedEvent(_message.Message):
     __slots__ = ("base_event", "thread_id", "run_id", "parent_run_id", "input", "protocol_version")
@@ -331,12 +339,12 @@ class RunFinishedEvent(_message.Message):
     base_event: BaseEvent
     thread_id: str
     run_id: str
-    result: bytes
+    result: Value
     outcome: str
     interrupts: _containers.RepeatedCompositeFieldContainer[Interrupt]
     usage: _containers.RepeatedCompositeFieldContainer[Usage]
     pending_tool_call_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., result: _Optional[bytes] = ..., outcome: _Optional[str] = ..., interrupts: _Optional[_Iterable[_Union[Interrupt, _Mapping]]] = ..., usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ..., pending_tool_call_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., result: _Optional[_Union[Value, _Mapping]] = ..., outcome: _Optional[str] = ..., interrupts: _Optional[_Iterable[_Union[Interrupt, _Mapping]]] = ..., usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ..., pending_tool_call_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunErrorEvent(_message.Message):
     __slots__ = ("base_event", "code", "message", "usage")
@@ -477,10 +485,10 @@ class SubagentFinishedEvent(_message.Message):
     INTERRUPT_IDS_FIELD_NUMBER: _ClassVar[int]
     base_event: BaseEvent
     subagent_run_id: str
-    result: bytes
+    result: Value
     outcome: str
     interrupt_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., result: _Optional[bytes] = ..., outcome: _Optional[str] = ..., interrupt_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., result: _Optional[_Union[Value, _Mapping]] = ..., outcome: _Optional[str] = ..., interrupt_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubagentErrorEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message", "code")
@@ -587,8 +595,8 @@ class TextInputPart(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     text: str
     id: str
-    metadata: bytes
-    def __init__(self, text: _Optional[str] = ..., id: _Optional[str] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+    metadata: Value
+    def __init__(self, text: _Optional[str] = ..., id: _Optional[str] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
 
 class ImageInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -596,9 +604,9 @@ class ImageInputPart(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     source: InputContentSource
-    metadata: bytes
+    metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[bytes] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class InputContentDataSource(_message.Message):
     __slots__ = ("value", "mime_type")
@@ -642,9 +650,9 @@ class AudioInputPart(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     source: InputContentSource
-    metadata: bytes
+    metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[bytes] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class VideoInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -652,9 +660,9 @@ class VideoInputPart(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     source: InputContentSource
-    metadata: bytes
+    metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[bytes] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class DocumentInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -662,9 +670,9 @@ class DocumentInputPart(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     source: InputContentSource
-    metadata: bytes
+    metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[bytes] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class InputContent(_message.Message):
     __slots__ = ("text", "image", "audio", "video", "document")
@@ -697,9 +705,9 @@ class ToolCall(_message.Message):
     id: str
     type: str
     function: ToolCall.Function
-    metadata: bytes
+    metadata: Struct
     encrypted_value: str
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[str] = ..., function: _Optional[_Union[ToolCall.Function, _Mapping]] = ..., metadata: _Optional[bytes] = ..., encrypted_value: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[str] = ..., function: _Optional[_Union[ToolCall.Function, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ..., encrypted_value: _Optional[str] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("id", "role", "content", "name", "tool_calls", "tool_call_id", "error", "content_parts", "metadata", "subagent_run_id", "encrypted_value", "activity_type", "activity_content")
@@ -724,12 +732,12 @@ class Message(_message.Message):
     tool_call_id: str
     error: str
     content_parts: _containers.RepeatedCompositeFieldContainer[InputContent]
-    metadata: bytes
+    metadata: Struct
     subagent_run_id: str
     encrypted_value: str
     activity_type: str
-    activity_content: bytes
-    def __init__(self, id: _Optional[str] = ..., role: _Optional[str] = ..., content: _Optional[str] = ..., name: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., error: _Optional[str] = ..., content_parts: _Optional[_Iterable[_Union[InputContent, _Mapping]]] = ..., metadata: _Optional[bytes] = ..., subagent_run_id: _Optional[str] = ..., encrypted_value: _Optional[str] = ..., activity_type: _Optional[str] = ..., activity_content: _Optional[bytes] = ...) -> None: ...
+    activity_content: Struct
+    def __init__(self, id: _Optional[str] = ..., role: _Optional[str] = ..., content: _Optional[str] = ..., name: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., error: _Optional[str] = ..., content_parts: _Optional[_Iterable[_Union[InputContent, _Mapping]]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., encrypted_value: _Optional[str] = ..., activity_type: _Optional[str] = ..., activity_content: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
 
 class Tool(_message.Message):
     __slots__ = ("name", "description", "parameters", "metadata")
@@ -739,9 +747,9 @@ class Tool(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
-    parameters: bytes
-    metadata: bytes
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., parameters: _Optional[bytes] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+    parameters: Value
+    metadata: Struct
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., parameters: _Optional[_Union[Value, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
 
 class Context(_message.Message):
     __slots__ = ("description", "value")
@@ -759,9 +767,9 @@ class ResumeEntry(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     interrupt_id: str
     status: str
-    payload: bytes
-    metadata: bytes
-    def __init__(self, interrupt_id: _Optional[str] = ..., status: _Optional[str] = ..., payload: _Optional[bytes] = ..., metadata: _Optional[bytes] = ...) -> None: ...
+    payload: Value
+    metadata: Struct
+    def __init__(self, interrupt_id: _Optional[str] = ..., status: _Optional[str] = ..., payload: _Optional[_Union[Value, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
 
 class RunAgentInput(_message.Message):
     __slots__ = ("thread_id", "run_id", "parent_run_id", "state", "messages", "tools", "context", "forwarded_props", "resume", "protocol_version")
@@ -778,14 +786,14 @@ class RunAgentInput(_message.Message):
     thread_id: str
     run_id: str
     parent_run_id: str
-    state: bytes
+    state: Value
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     tools: _containers.RepeatedCompositeFieldContainer[Tool]
     context: _containers.RepeatedCompositeFieldContainer[Context]
-    forwarded_props: bytes
+    forwarded_props: Value
     resume: _containers.RepeatedCompositeFieldContainer[ResumeEntry]
     protocol_version: str
-    def __init__(self, thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., parent_run_id: _Optional[str] = ..., state: _Optional[bytes] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping]]] = ..., context: _Optional[_Iterable[_Union[Context, _Mapping]]] = ..., forwarded_props: _Optional[bytes] = ..., resume: _Optional[_Iterable[_Union[ResumeEntry, _Mapping]]] = ..., protocol_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., parent_run_id: _Optional[str] = ..., state: _Optional[_Union[Value, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping]]] = ..., context: _Optional[_Iterable[_Union[Context, _Mapping]]] = ..., forwarded_props: _Optional[_Union[Value, _Mapping]] = ..., resume: _Optional[_Iterable[_Union[ResumeEntry, _Mapping]]] = ..., protocol_version: _Optional[str] = ...) -> None: ...
 
 class Interrupt(_message.Message):
     __slots__ = ("id", "reason", "message", "tool_call_id", "response_schema", "expires_at", "metadata", "subagent_run_id")
@@ -801,11 +809,11 @@ class Interrupt(_message.Message):
     reason: str
     message: str
     tool_call_id: str
-    response_schema: bytes
+    response_schema: Value
     expires_at: str
-    metadata: bytes
+    metadata: Value
     subagent_run_id: str
-    def __init__(self, id: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., response_schema: _Optional[bytes] = ..., expires_at: _Optional[str] = ..., metadata: _Optional[bytes] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., response_schema: _Optional[_Union[Value, _Mapping]] = ..., expires_at: _Optional[str] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class JsonPatchOperation(_message.Message):
     __slots__ = ("op", "path", "value")
@@ -815,5 +823,5 @@ class JsonPatchOperation(_message.Message):
     VALUE_FIELD_NUMBER: _ClassVar[int]
     op: JsonPatchOperationType
     path: str
-    value: bytes
-    def __init__(self, op: _Optional[_Union[JsonPatchOperationType, str]] = ..., path: _Optional[str] = ..., value: _Optional[bytes] = ..., **kwargs) -> None: ...
+    value: Value
+    def __init__(self, op: _Optional[_Union[JsonPatchOperationType, str]] = ..., path: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., **kwargs) -> None: ...

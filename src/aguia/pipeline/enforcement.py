@@ -18,7 +18,7 @@ import msgspec
 from aguia.codec.json import copy_value
 from aguia.pipeline.warn import Warn
 from aguia.protocol.errors import InvalidInput, MalformedEvent, ProtocolWarning
-from aguia.protocol.events import Event
+from aguia.protocol.events import EVENTS, Event
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.shapes import (
     AnyShape,
@@ -155,10 +155,9 @@ def _enforced(raw: Any, type_: Any, path: str, warn: Warn) -> Any:
 
 def _convert(cleaned: dict[str, Any], kind: str) -> Event:
     try:
-        event: Event = msgspec.convert(cleaned, Event)
+        return msgspec.convert(cleaned, EVENTS[kind])
     except msgspec.ValidationError as error:
         raise MalformedEvent(str(error), rule="PROC-3", event_type=kind, path="") from None
-    return event
 
 
 class _Walk:
