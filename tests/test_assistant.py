@@ -6,6 +6,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from aguia import HttpAgent
 from aguia.cli.assistant import MAX_ENTRIES, MAX_HITS, folder_assistant
+from aguia.cli.assistant.change import PATIENCE
 from aguia.cli.assistant.folder import (
     MAX_DEPTH,
     MAX_LINE,
@@ -27,18 +29,43 @@ from aguia.cli.assistant.folder import (
     Tally,
 )
 from aguia.cli.assistant.request import Request, last_user_text, understand
+from aguia.cli.assistant.search import MAX_AT_ONCE, MAX_SUBAGENTS
 from aguia.protocol.content import DataSource, ImagePart, TextPart
 from aguia.protocol.events import (
+    ActivityDeltaEvent,
+    ActivitySnapshotEvent,
     Event,
+    ReasoningStartEvent,
+    RunFinishedEvent,
+    RunStartedEvent,
     StateDeltaEvent,
     StateSnapshotEvent,
     StepFinishedEvent,
     StepStartedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     TextMessageContentEvent,
+    TextMessageStartEvent,
     ToolCallArgsEvent,
     ToolCallResultEvent,
+    ToolCallStartEvent,
 )
-from aguia.protocol.messages import AssistantMessage, Message, UserMessage
+from aguia.protocol.input import ResumeEntry
+from aguia.protocol.messages import (
+    ActivityMessage,
+    AssistantMessage,
+    FunctionCall,
+    Message,
+    ReasoningMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from aguia.protocol.outcomes import (
+    Interrupt,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
+)
 from aguia.server import AgentApp
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
@@ -437,6 +464,21 @@ def test_a_walk_ends_at_its_depth(folder: Folder) -> None:
         ("tree", Request("tree")),
         ("tree src", Request("tree", "src")),
         ("count *.py", Request("count", "*.py")),
+        ("open src/a.py", Request("open", "src/a.py")),
+        ("open", Request("unknown", "open")),
+        ("replace a with b in c", Request("replace", "c", ("a", "b"))),
+        ("Replace a b with c d in e", Request("replace", "e", ("a b", "c d"))),
+        (
+            "replace 'a with b' with “c in d” in `e f`",
+            Request("replace", "e f", ("a with b", "c in d")),
+        ),
+        ('replace "a" with "" in c', Request("replace", "c", ("a", ""))),
+        ("replace with with with in in", Request("replace", "in", ("with", "with"))),
+        ("replace a with b", Request("replace")),
+        ('replace "" with b in c', Request("replace", "c", ("", "b"))),
+        ("replace", Request("replace")),
+        (f"replace a with {'b' * 600} in c", Request("replace")),
+        (f"replace a with b in {'c' * 600}", Request("replace")),
         ("help", Request("help")),
         ("?", Request("help")),
         ("", Request("unknown", "")),
@@ -492,8 +534,33 @@ async def talk(root: Path, **options: Any) -> AsyncIterator[HttpAgent]:
         yield agent
 
 
-async def ask(agent: HttpAgent, text: str) -> list[Event]:
-    return [event async for event in agent.run(text)]
+async def ask(agent: HttpAgent, text: str, **options: Any) -> list[Event]:
+    return [event async for event in agent.run(text, **options)]
+
+
+async def go_on(
+    agent: HttpAgent, *entries: ResumeEntry, messages: Iterable[Message] = ()
+) -> list[Event]:
+    """A run that goes on with these answers."""
+    return [event async for event in agent.run(list(messages), resume=entries)]
+
+
+async def go_on_without(agent: HttpAgent, *messages: Message, **options: Any) -> list[Event]:
+    """What a client gets that forgets the open questions, as `agent` would refuse to."""
+    transport = httpx.ASGITransport(AgentApp(folder_assistant(str(options.pop("root")))))
+    async with (
+        httpx.AsyncClient(transport=transport) as client,
+        HttpAgent(
+            "http://assistant/",
+            client=client,
+            thread_id=agent.thread_id,
+            messages=agent.messages,
+            state=agent.state,
+        ) as defective,
+    ):
+        events = [event async for event in defective.run(list(messages), **options)]
+        assert defective.error is None
+        return events
 
 
 def text_of(events: Iterable[Event]) -> str:
@@ -535,14 +602,16 @@ async def test_find_streams_arguments_hits_and_a_result(project: Path) -> None:
 
 @pytest.mark.anyio
 async def test_the_plan_ticks_by_deltas_and_phases_are_steps(project: Path) -> None:
-    """STATE-1, STATE-2, RUN-14: one snapshot where there is no plan, and deltas from then on."""
+    """STATE-1, STATE-2, RUN-14: told once, whichever way is shorter, and by deltas from then on."""
     async with talk(project, state={"theme": "dark"}) as agent:
-        first = await ask(agent, "tree")
-        assert sum(isinstance(event, StateSnapshotEvent) for event in first) == 1
+        await ask(agent, "tree")
         second = await ask(agent, "count")
-        assert not any(isinstance(event, StateSnapshotEvent) for event in second)
-        deltas: list[Any] = [event.delta for event in second if isinstance(event, StateDeltaEvent)]
-        assert deltas[1:] == [
+        told = [e for e in second if isinstance(e, StateSnapshotEvent | StateDeltaEvent)]
+        deltas: list[Any] = [
+            event.delta for event in told[1:] if isinstance(event, StateDeltaEvent)
+        ]
+        assert len(told) == 3
+        assert deltas == [
             [
                 {"op": "replace", "path": "/plan/0/status", "value": "done"},
                 {"op": "replace", "path": "/plan/1/status", "value": "running"},
@@ -655,16 +724,20 @@ async def test_state_that_is_no_object_gives_way(project: Path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("who", ["the assistant", "its subagents"])
 async def test_work_on_files_does_not_block_the_loop_and_stops_with_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
     """RUN-10: who cancels a run stops its work; meanwhile others are served."""
-    looked_at = 0
+    searches = looked_at = 0
     threads = set()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
 
     def endless(self: Folder, words: Any, tally: Tally, **_: Any) -> Any:
-        nonlocal looked_at
-        while True:
+        nonlocal searches, looked_at
+        searches += 1
+        while searches > 1 or who == "the assistant":
             looked_at += 1
             threads.add(threading.get_ident())
             yield None
@@ -681,8 +754,517 @@ async def test_work_on_files_does_not_block_the_loop_and_stops_with_the_run(
                         ticks += 1
                 group.cancel_scope.cancel()
     assert ticks >= 5
+    assert searches == (1 if who == "the assistant" else 3)
     assert threading.get_ident() not in threads
     await anyio.sleep(0.1)  # to the end of the item that the thread was at
     after = looked_at
     await anyio.sleep(0.2)
     assert looked_at == after
+
+
+# -- searching with subagents ----------------------------------------------------------
+
+
+@pytest.mark.anyio
+async def test_find_has_a_subagent_for_each_top_folder(project: Path) -> None:
+    """SUB-1, SUB-2: each is announced, streams its own hits and finishes with a result."""
+    (project / "empty").mkdir()
+    (project / ".gitignore").write_text("build/\n")
+    (project / "build").mkdir()
+    (project / "build" / "out.txt").write_text("parse\n")
+    async with talk(project) as agent:
+        events = await ask(agent, "find parse")
+        started = {e.subagent_run_id: e for e in events if isinstance(e, SubagentStartedEvent)}
+        assert [event.name for event in started.values()] == ["empty", "src", "tests"]
+        [call] = [event for event in events if isinstance(event, ToolCallStartEvent)]
+        assert {e.parent_tool_call_id for e in started.values()} == {call.tool_call_id}
+        finished = {
+            started[event.subagent_run_id].name: event.result
+            for event in events
+            if isinstance(event, SubagentFinishedEvent)
+        }
+        assert finished == {
+            "empty": {"files": 0, "hits": 0},
+            "src": {"files": 1, "hits": 1},
+            "tests": {"files": 1, "hits": 1},
+        }
+        owners = {
+            event.message_id: started[event.subagent_run_id].name
+            for event in events
+            if isinstance(event, TextMessageStartEvent) and event.subagent_run_id
+        }
+        said = {
+            owners[message.id]: message.content
+            for message in agent.messages
+            if isinstance(message, AssistantMessage) and message.id in owners
+        }
+        assert said == {
+            "src": "src/parser.py:1: def parse(text):\n",
+            "tests": "tests/test_parser.py:1: from parser import parse\n",
+        }
+        assert "README.md:1: # A parser\n" in text_of(events)
+        assert agent.result == {"lines": 3, "files": 3}
+        assert agent.usage == []
+
+
+@pytest.mark.anyio
+async def test_subagents_work_in_parallel_and_not_all_at_once(tmp_path: Path) -> None:
+    for number in range(MAX_SUBAGENTS + 3):
+        (tmp_path / f"d{number:02}").mkdir()
+        (tmp_path / f"d{number:02}" / "f").write_text("needle\n")
+    async with talk(tmp_path) as agent:
+        events = await ask(agent, "find needle")
+    active = most = 0
+    for event in events:
+        active += isinstance(event, SubagentStartedEvent)
+        active -= isinstance(event, SubagentFinishedEvent)
+        most = max(most, active)
+    assert most == MAX_AT_ONCE
+    assert sum(isinstance(event, SubagentStartedEvent) for event in events) == MAX_SUBAGENTS
+    assert text_of(events).count(": needle") == MAX_SUBAGENTS + 3
+    assert results_of(events)[0]["files"] == MAX_SUBAGENTS + 3
+
+
+@pytest.mark.anyio
+async def test_a_search_over_folders_stops_at_its_limit(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"d{number}").mkdir()
+        (tmp_path / f"d{number}" / "f").write_text("needle\n" * 100)
+    async with talk(tmp_path) as agent:
+        events = await ask(agent, "find needle")
+    assert text_of(events).count(": needle") == MAX_HITS
+    assert results_of(events)[0]["complete"] is False
+
+
+@pytest.mark.anyio
+async def test_progress_is_an_activity_that_patches_keep_up_to_date(project: Path) -> None:
+    """ACT-1, ACT-3."""
+    (project / "a~b").mkdir()
+    async with talk(project) as agent:
+        events = await ask(agent, "find parse")
+        [begun] = [event for event in events if isinstance(event, ActivitySnapshotEvent)]
+        folders = {name: {"files": 0, "hits": 0, "done": False} for name in ("a~b", "src", "tests")}
+        assert begun.content == {"files": 0, "hits": 0, "folders": folders}
+        assert any(isinstance(event, ActivityDeltaEvent) for event in events)
+        [activity] = [m for m in agent.messages if isinstance(m, ActivityMessage)]
+        assert activity.activity_type == "search"
+        assert activity.content == {
+            "files": 3,
+            "hits": 3,
+            "folders": {
+                "a~b": {"files": 0, "hits": 0, "done": True},
+                "src": {"files": 1, "hits": 1, "done": True},
+                "tests": {"files": 1, "hits": 1, "done": True},
+            },
+        }
+
+
+@pytest.mark.anyio
+async def test_progress_is_not_told_more_often_than_it_is_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aguia.cli.assistant.turn.BATCH_SECONDS", 0.0)
+    for number in range(300):
+        (tmp_path / f"f{number}").write_text("nothing\n")
+    async with talk(tmp_path) as agent:
+        events = await ask(agent, "find needle")
+    assert sum(isinstance(event, ActivityDeltaEvent) for event in events) < 20
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "message",
+    [
+        "find x",
+        "Where is it parsed?",
+        "read README.md",
+        "tree",
+        "count",
+        "open x",
+        "replace a with b in c",
+    ],
+)
+async def test_it_reasons_aloud_before_it_does_anything(project: Path, message: str) -> None:
+    """REAS-1."""
+    async with talk(project) as agent:
+        first, second, *_ = await ask(agent, message)
+        assert isinstance(first, RunStartedEvent)
+        assert isinstance(second, ReasoningStartEvent)
+        [thought] = [m for m in agent.messages if isinstance(m, ReasoningMessage)]
+        assert thought.content.endswith(".")
+
+
+# -- replacing, with approval ----------------------------------------------------------
+
+
+def approved(interrupt: Interrupt, answer: Any = True) -> ResumeEntry:
+    return ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload={"approved": answer})
+
+
+async def propose(agent: HttpAgent) -> Interrupt:
+    """Has the assistant ask whether to replace something, and gives its question."""
+    events = await ask(agent, 'replace "parse" with "read text" in src/parser.py')
+    assert isinstance(agent.outcome, RunFinishedInterruptOutcome)
+    assert results_of(events) == []
+    [interrupt] = agent.interrupts
+    return interrupt
+
+
+@pytest.mark.anyio
+async def test_a_change_is_shown_and_asked_for_and_nothing_is_written(project: Path) -> None:
+    """INT-1, INT-7: an approval with a diff, about the call, for an object with a boolean."""
+    before = (project / "src/parser.py").read_bytes()
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        assert interrupt.reason == "approval"
+        [call] = agent.pending_tool_calls
+        assert (call.id, call.function.name) == (interrupt.tool_call_id, "replace")
+        arguments = json.loads(call.function.arguments)
+        assert arguments["file"] == "src/parser.py"
+        assert (arguments["find"], arguments["replace"]) == ("parse", "read text")
+        assert interrupt.message
+        assert "Shall I replace 1 occurrence of “parse”" in interrupt.message
+        assert "\n-def parse(text):\n+def read text(text):\n" in interrupt.message
+        assert "approved" in json.dumps(interrupt.response_schema)
+        assert interrupt.expires_at
+        expires = datetime.fromisoformat(interrupt.expires_at)
+        assert timedelta() < expires - datetime.now(UTC) <= PATIENCE
+        assert [step["status"] for step in agent.state["plan"]] == ["done", "waiting", "pending"]
+    assert (project / "src/parser.py").read_bytes() == before
+    assert sorted(os.listdir(project / "src")) == ["parser.py"]
+
+
+@pytest.mark.anyio
+async def test_an_approved_change_is_made_by_whoever_gets_the_next_run(project: Path) -> None:
+    """INT-6, TOOL-6: another server does it, since all it needs is in the messages."""
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        entries = [approved(interrupt)]
+        events = await go_on_without(agent, root=project, resume=entries)
+        assert results_of(events) == [{"replaced": 1, "file": "src/parser.py"}]
+    assert (project / "src/parser.py").read_text() == "def read text(text):\n    return text\n"
+
+
+@pytest.mark.anyio
+async def test_the_call_is_answered_and_the_conversation_goes_on(project: Path) -> None:
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        events = await go_on(agent, approved(interrupt))
+        assert "Done: 1 occurrence of “parse” replaced in src/parser.py." in text_of(events)
+        assert isinstance(agent.outcome, RunFinishedSuccessOutcome)
+        assert agent.pending_tool_calls == []
+        assert agent.interrupts == []
+        assert agent.result == {"replaced": 1}
+        assert [step["status"] for step in agent.state["plan"]] == ["done"] * 3
+        started = [event.step_name for event in events if isinstance(event, StepStartedEvent)]
+        assert started == ["Write the file"]
+        assert "def read text" in text_of(await ask(agent, "read src/parser.py"))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["declined", "cancelled"])
+async def test_a_refused_change_is_not_made_and_the_call_says_so(project: Path, how: str) -> None:
+    """INT-2, SEC-2."""
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        entry = approved(interrupt, answer=False)
+        if how == "cancelled":
+            entry = ResumeEntry(interrupt_id=interrupt.id, status="cancelled")
+        events = await go_on(agent, entry)
+        [result] = results_of(events)
+        assert result["replaced"] == 0
+        assert "so I changed nothing" in text_of(events)
+        assert isinstance(agent.outcome, RunFinishedSuccessOutcome)
+        assert agent.state["plan"][2]["status"] == "declined"
+    assert "def parse" in (project / "src/parser.py").read_text()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "payload", [True, "yes", {"approved": "yes"}, {"approved": 1}, {}, None, {"approve": True}]
+)
+async def test_an_answer_of_another_form_approves_nothing(project: Path, payload: Any) -> None:
+    """INT-7: the question stays open, and is asked again."""
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        entry = ResumeEntry(
+            interrupt_id=interrupt.id,
+            status="resolved",
+            **({} if payload is None else {"payload": payload}),
+        )
+        events = await go_on(agent, entry)
+        assert "I could not use the answer" in text_of(events)
+        assert results_of(events) == []
+        [again] = agent.interrupts
+        assert (again.id, again.tool_call_id) == (interrupt.id, interrupt.tool_call_id)
+        assert "def parse" in (project / "src/parser.py").read_text()
+        await go_on(agent, approved(again))
+    assert "def read text" in (project / "src/parser.py").read_text()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("said", [None, "tree", "replace a with b in README.md"])
+async def test_without_an_answer_it_asks_again_and_does_nothing(
+    project: Path, said: str | None
+) -> None:
+    """INT-5: never carried out, never taken for abandoned, and no success."""
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        messages = [] if said is None else [UserMessage(id="u2", content=said)]
+        events = await go_on_without(agent, *messages, root=project)
+        finished = events[-1]
+        assert isinstance(finished, RunFinishedEvent)
+        assert isinstance(finished.outcome, RunFinishedInterruptOutcome)
+        [again] = finished.outcome.interrupts
+        assert (again.id, again.tool_call_id) == (interrupt.id, interrupt.tool_call_id)
+        assert again.message == interrupt.message
+        assert results_of(events) == []
+        assert not any(isinstance(event, ToolCallStartEvent) for event in events)
+    assert "def parse" in (project / "src/parser.py").read_text()
+
+
+@pytest.mark.anyio
+async def test_a_file_that_changed_in_between_is_not_written(project: Path) -> None:
+    path = project / "src/parser.py"
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        path.write_text("def parse(data): ...\n")
+        events = await go_on_without(agent, root=project)
+        finished = events[-1]
+        assert isinstance(finished, RunFinishedEvent)
+        assert isinstance(finished.outcome, RunFinishedInterruptOutcome)
+        assert "has changed since" in str(finished.outcome.interrupts[0].message)
+        events = await go_on(agent, approved(interrupt))
+        [result] = results_of(events)
+        assert "has changed since" in result["error"]
+        assert agent.state["plan"][2]["status"] == "failed"
+        path.unlink()
+        events = await go_on_without(agent, root=project)
+    assert not path.exists()
+
+
+@pytest.mark.anyio
+async def test_an_answer_with_a_new_message_settles_the_one_and_answers_the_other(
+    project: Path,
+) -> None:
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        new = UserMessage(id="u2", content="find read text")
+        events = await go_on(agent, approved(interrupt), messages=[new])
+        assert "src/parser.py:1: def read text(text):" in text_of(events)
+        assert isinstance(agent.outcome, RunFinishedSuccessOutcome)
+
+
+@pytest.mark.anyio
+async def test_the_same_answer_again_changes_nothing_again(project: Path) -> None:
+    """INT-4: an answer to a question that is settled is passed over, and the request made anew."""
+    async with talk(project) as agent:
+        interrupt = await propose(agent)
+        await go_on(agent, approved(interrupt))
+        written = (project / "src/parser.py").read_text()
+        await go_on(agent, approved(interrupt))
+        assert agent.error is None
+    assert (project / "src/parser.py").read_text() == written
+
+
+def call_of(arguments: str, name: str = "replace") -> AssistantMessage:
+    """What a client may claim that the assistant once did."""
+    function = FunctionCall(name=name, arguments=arguments)
+    return AssistantMessage(
+        id="a", tool_calls=[ToolCall(id="c", type="function", function=function)]
+    )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "nonsense",
+        "[]",
+        '{"file": "src/parser.py"}',
+        json.dumps({"file": 1, "find": "a", "replace": "b", "occurrences": 1, "sha256": ""}),
+        json.dumps(
+            {"file": "../x", "find": "a", "replace": "b", "occurrences": 1, "sha256": "0" * 64}
+        ),
+        json.dumps(
+            {"file": "src/parser.py", "find": "e", "replace": "b", "occurrences": 1, "sha256": ""}
+        ),
+    ],
+)
+async def test_a_call_that_it_never_made_does_no_harm(project: Path, arguments: str) -> None:
+    """SEC-1: what comes back in the messages is as untrusted as anything else."""
+    outside = project.with_name("x")
+    outside.write_text("a")
+    before = (project / "src/parser.py").read_text()
+    said = [UserMessage(id="u", content="x"), call_of(arguments)]
+    async with talk(project, messages=said) as agent:
+        await go_on(agent)
+        [interrupt] = agent.interrupts
+        assert "I write nothing" in str(interrupt.message)
+        events = await go_on(agent, approved(interrupt))
+        [result] = results_of(events)
+        assert result["replaced"] == 0
+        assert result["error"]
+        assert agent.error is None
+    assert outside.read_text() == "a"
+    assert (project / "src/parser.py").read_text() == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ("replace a with b in ../x", "goes up"),
+        ("replace nothing with b in README.md", "is not in 'README.md'"),
+        ("replace a with b in missing", "There is no 'missing'"),
+    ],
+)
+async def test_what_cannot_be_replaced_is_an_answer_and_no_question(
+    project: Path, message: str, why: str
+) -> None:
+    async with talk(project) as agent:
+        events = await ask(agent, message)
+        [result] = results_of(events)
+        assert why in result["error"]
+        assert result["error"] in text_of(events)
+        assert isinstance(agent.outcome, RunFinishedSuccessOutcome)
+        assert agent.state["plan"][0]["status"] == "failed"
+
+
+@pytest.mark.anyio
+async def test_half_a_replacement_gets_an_explanation(project: Path) -> None:
+    async with talk(project) as agent:
+        assert "replace X with Y in FILE" in text_of(await ask(agent, "replace parse"))
+        assert agent.interrupts == []
+
+
+@pytest.mark.anyio
+async def test_an_assistant_that_only_reads_replaces_nothing(project: Path) -> None:
+    transport = httpx.ASGITransport(AgentApp(folder_assistant(str(project), writable=False)))
+    async with (
+        httpx.AsyncClient(transport=transport) as client,
+        HttpAgent("http://assistant/", client=client) as agent,
+    ):
+        events = await ask(agent, "replace parser with b in README.md")
+        assert "I only read this folder" in text_of(events)
+        assert agent.interrupts == []
+
+
+@pytest.mark.anyio
+async def test_tools_of_the_application_with_the_same_names_stay_its_own(project: Path) -> None:
+    """FRONT-1: the assistant neither takes their names nor answers their calls."""
+    tools = [
+        {"name": name, "description": "", "parameters": {"type": "object"}}
+        for name in ("search", "replace")
+    ]
+    async with talk(project, tools=tools) as agent:
+        events = await ask(agent, "find parse")
+        assert [e.tool_call_name for e in events if isinstance(e, ToolCallStartEvent)] == [
+            "folder_search"
+        ]
+        await ask(agent, "replace parse with x in src/parser.py")
+        [interrupt] = agent.interrupts
+        await go_on(agent, approved(interrupt))
+        assert agent.error is None
+        assert "def x(text)" in (project / "src/parser.py").read_text()
+    said = [UserMessage(id="u", content="tree"), call_of("{}")]
+    async with talk(project, tools=tools, messages=said) as agent:
+        events = await ask(agent, "tree")
+        assert agent.interrupts == []
+        assert "parser.py" in text_of(events)
+
+
+# -- opening, by a tool of the application's -------------------------------------------
+
+OPEN_FILE = {
+    "name": "open_file",
+    "description": "Opens a file in the editor.",
+    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
+
+
+@pytest.mark.anyio
+async def test_open_leaves_a_call_to_the_application_and_tells_its_answer(project: Path) -> None:
+    """FRONT-2, FRONT-3: the run ends with success and the pending call, and nothing said."""
+    async with talk(project, tools=[OPEN_FILE]) as agent:
+        events = await ask(agent, "open src/parser.py")
+        assert isinstance(agent.outcome, RunFinishedSuccessOutcome)
+        [call] = agent.pending_tool_calls
+        assert agent.outcome.pending_tool_call_ids == [call.id]
+        assert call.function.name == "open_file"
+        assert json.loads(call.function.arguments) == {"path": "src/parser.py"}
+        assert text_of(events) == ""
+        answer = ToolMessage(id="t", tool_call_id=call.id, content="Opened in tab 3.")
+        events = [event async for event in agent.run([answer])]
+        assert text_of(events) == "The application reports for src/parser.py: Opened in tab 3.\n"
+        assert not any(isinstance(event, ToolCallStartEvent) for event in events)
+        assert [step["status"] for step in agent.state["plan"]] == ["done", "done"]
+        assert "# A parser" in text_of(await ask(agent, "read README.md"))
+
+
+@pytest.mark.anyio
+async def test_what_the_application_could_not_open_is_told_before_the_next_answer(
+    project: Path,
+) -> None:
+    """FRONT-5: a failure is a tool message with an error."""
+    async with talk(project, tools=[OPEN_FILE]) as agent:
+        await ask(agent, "open README.md")
+        [call] = agent.pending_tool_calls
+        answers: list[Message] = [
+            ToolMessage(id="t", tool_call_id=call.id, content="", error="no editor\nhere"),
+            UserMessage(id="u2", content="read README.md"),
+        ]
+        events = [event async for event in agent.run(answers)]
+        assert text_of(events) == (
+            "The application did not open README.md: no editor here\n# A parser\n"
+        )
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("arguments", "content", "told"),
+    [
+        ("{", [{"type": "text", "text": "Done"}], "for the file: Done"),
+        ('{"path": 7}', "", "for the file: nothing more"),
+        ('{"path": "a"}', "x" * 5000, "for a: " + "x" * 199 + "…"),
+    ],
+)
+async def test_whatever_the_application_answers_is_told(
+    project: Path, arguments: str, content: Any, told: str
+) -> None:
+    said: list[Any] = [
+        UserMessage(id="u", content="x"),
+        call_of(arguments, "open_file"),
+        {"id": "t", "role": "tool", "toolCallId": "c", "content": content},
+    ]
+    async with talk(project) as agent:
+        events = [event async for event in agent.run(said)]
+        assert told in text_of(events)
+
+
+@pytest.mark.anyio
+async def test_without_such_a_tool_it_says_so(project: Path) -> None:
+    """FRONT-6."""
+    async with talk(project) as agent:
+        events = await ask(agent, "open src/parser.py")
+        assert "offers no tool named open_file" in text_of(events)
+        assert agent.pending_tool_calls == []
+        assert agent.result == {"opened": False}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("path", ["missing", "src", "../x", ".git/config", "."])
+async def test_what_is_no_file_is_not_opened(project: Path, path: str) -> None:
+    async with talk(project, tools=[OPEN_FILE]) as agent:
+        events = await ask(agent, f"open {path}")
+        assert text_of(events)
+        assert agent.pending_tool_calls == []
+        assert agent.state["plan"][0]["status"] == "failed"
+
+
+@pytest.mark.anyio
+async def test_a_run_with_nothing_new_answers_the_last_message_again(project: Path) -> None:
+    async with talk(project) as agent:
+        await ask(agent, "read README.md")
+        assert text_of([event async for event in agent.run()]) == "# A parser\n"

@@ -1,6 +1,13 @@
-"""The `aguia` command as a person and a script meet it: real processes, real HTTP on loopback."""
+"""The `aguia` command as a person and a script meet it: real HTTP on loopback.
 
+Servers, signals and terminals are tested with real processes. What is run to its end without
+any of these runs in this process: starting an interpreter costs more than most tests.
+"""
+
+import importlib
+import io
 import json
+import logging
 import os
 import re
 import signal
@@ -11,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +26,9 @@ from typing import IO, Any
 import pytest
 
 from aguia import PROTOCOL_VERSION, __version__
+from aguia.cli import main
+from aguia.cli.chat import decision
+from aguia.protocol.outcomes import Interrupt
 from aguia.protocol.schema import json_schema
 
 SECONDS = 30.0
@@ -62,6 +73,21 @@ async def agent(run: Run) -> None:
                     },
                 }
             )
+        case "approve":
+            async with run.tool_call("delete", "{}") as call:
+                pass
+            run.interrupt(
+                "approval",
+                message="Delete it?",
+                tool_call_id=call.tool_call_id,
+                response_type=bool,
+            )
+            members = {"approved": {"type": "boolean"}, "note": {"type": "string"}}
+            run.interrupt(
+                "approval",
+                message="And the rest?",
+                response_schema={"type": "object", "properties": members},
+            )
         case "resumed":
             answers = [(e.interrupt_id, e.status, e.payload or None) for e in run.resume]
             async with run.text() as text:
@@ -91,10 +117,43 @@ methods = Methods()
 """
 
 
-def aguia(
-    *arguments: str, cwd: Path | None = None, input: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """Runs the command to its end, without a terminal."""
+@dataclass
+class Done:
+    """How the command ended, and what it wrote."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def aguia(*arguments: str, cwd: Path | None = None, input: str = "") -> Done:
+    """Runs the command to its end in this process, without a terminal."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    logger = logging.getLogger("aguia")
+    before, level = set(sys.modules), logger.level
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["aguia", *arguments])
+        patch.setattr(sys, "path", list(sys.path))
+        patch.setattr(sys, "stdin", io.StringIO(input))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        if cwd is not None:
+            patch.chdir(cwd)
+            importlib.invalidate_caches()
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            logger.setLevel(level)
+            for name in set(sys.modules) - before:
+                if cwd is not None and str(cwd) in str(getattr(sys.modules[name], "__file__", "")):
+                    del sys.modules[name]
+    written = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    return Done(int(ended.value.code or 0), *written)
+
+
+def process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "aguia", *arguments],
         capture_output=True,
@@ -103,7 +162,7 @@ def aguia(
         timeout=SECONDS,
         check=False,
         cwd=cwd,
-        input=input,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -152,7 +211,9 @@ def url(agents: Path) -> Iterator[str]:
 
 
 def test_version_and_help() -> None:
-    assert aguia("--version").stdout == f"aguia {__version__} (AG-UI {PROTOCOL_VERSION})\n"
+    asked = process("--version")
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout == f"aguia {__version__} (AG-UI {PROTOCOL_VERSION})\n"
     told = aguia("--help")
     assert told.returncode == 0
     for command in ("serve", "chat", "demo", "schema"):
@@ -300,7 +361,7 @@ def test_ctrl_c_ends_the_server_with_0_and_without_a_traceback(agents: Path) -> 
 
 
 def test_the_assistant_serves_its_folder_to_this_machine_only(tmp_path: Path) -> None:
-    """A page that points its own host name at 127.0.0.1 gets no answer."""
+    """A page that points its own host name at 127.0.0.1 gets no answer, nor does any other page."""
     (tmp_path / "note.txt").write_text("a needle\n")
     with serving(cwd=tmp_path) as (url, _):
         assert "note.txt:1: a needle" in aguia("chat", url, "find", "needle").stdout
@@ -308,6 +369,22 @@ def test_the_assistant_serves_its_folder_to_this_machine_only(tmp_path: Path) ->
         assert refused.returncode == 1
         assert "needle" not in refused.stdout
         assert "400" in refused.stderr
+        for origin in ("https://evil.example", "http://127.0.0.1.evil.example", "null", "http://["):
+            refused = aguia("chat", "--header", f"Origin: {origin}", url, "find", "needle")
+            assert refused.returncode == 1
+            assert "needle" not in refused.stdout
+            assert "403" in refused.stderr
+        allowed = aguia("chat", "--header", "Origin: http://localhost:3000", url, "tree")
+        assert allowed.returncode == 0
+
+
+def test_beyond_this_machine_the_assistant_only_reads(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("a needle\n")
+    with serving("--host", "0.0.0.0", cwd=tmp_path) as (url, process):
+        assert "can read the files" in line_of(process.stdout)
+        told = aguia("chat", url, "replace needle with pin in note.txt")
+        assert told.returncode == 0
+        assert "I only read this folder" in told.stdout
 
 
 # -- chat ------------------------------------------------------------------------------
@@ -362,6 +439,59 @@ def test_questions_of_the_agent_are_shown_and_answered(url: str) -> None:
     assert "? The agent asks (approval): Delete it?" in done.stdout
     assert "And: And how?" in done.stdout
     assert "[('i1', 'resolved', {'sure': True}), ('i2', 'cancelled', None)]" in done.stdout
+
+
+def test_a_question_for_yes_or_no_takes_these_words(url: str) -> None:
+    """INT-7: the answer has the form that is asked for, a boolean or an object with one."""
+    done = aguia("chat", url, input="approve\nperhaps\nY\nno\n")
+    assert "? The agent asks (approval): Delete it?" in done.stdout
+    assert "That is neither yes nor no" in done.stdout
+    assert "And: And the rest?" in done.stdout
+    assert "'resolved', True)" in done.stdout
+    assert "'resolved', {'approved': False})" in done.stdout
+    assert "leaves the tool" not in done.stdout, "the call waits for the approval"
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer"),
+    [
+        ({"type": "boolean"}, True),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"type": "boolean"}}}, True),
+        ({"type": "object", "properties": {"go": {"type": "boolean"}}}, {"go": True}),
+        (
+            {
+                "type": "object",
+                "properties": {"approved": {"type": "boolean"}, "why": {"type": "string"}},
+                "required": ["approved"],
+            },
+            {"approved": True},
+        ),
+        (
+            {
+                "type": "object",
+                "properties": {"approved": {"type": "boolean"}, "why": {"type": "string"}},
+                "required": ["approved", "why"],
+            },
+            None,
+        ),
+        ({"type": "object", "properties": {"a": {"type": "boolean"}, "b": {}}}, None),
+        ({"type": "object", "properties": {"approved": {"type": "string"}}}, None),
+        ({"type": "object", "properties": {}}, None),
+        ({"type": "object", "properties": 5}, None),
+        ({"type": "object", "properties": {"a": 5}}, None),
+        ({"type": "object", "properties": {"a": {"type": "boolean"}}, "required": 5}, None),
+        ({"$ref": 5}, None),
+        ({"$ref": "#/$defs/A", "$defs": 5}, None),
+        ({"$ref": "#/$defs/A", "$defs": {"A": 5}}, None),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, None),
+        ({"type": "string"}, None),
+        ({}, None),
+    ],
+)
+def test_which_questions_are_for_yes_or_no(schema: dict[str, Any], answer: Any) -> None:
+    """INT-7: whatever a schema holds, it is only read."""
+    decide = decision(Interrupt(id="i", reason="approval", response_schema=schema))
+    assert (None if decide is None else decide(True)) == answer
 
 
 def test_calls_of_tools_that_the_chat_has_not_are_refused(url: str) -> None:
@@ -631,6 +761,15 @@ def test_a_conversation_at_the_prompt(url: str, start: Callable[..., Terminal]) 
     terminal.type("fail\n")
     at = terminal.wait_for("no credit", after=at)
     at = terminal.wait_for("> ", after=at)
+    terminal.type("approve\n")
+    at = terminal.wait_for("Answer yes or no", after=at)
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("yes\n")
+    at = terminal.wait_for("And the rest?", after=at)
+    at = terminal.wait_for("> ", after=at)
+    terminal.type("/cancel\n")
+    at = terminal.wait_for("'cancelled'", after=at)
+    at = terminal.wait_for("> ", after=at)
     terminal.type("/help\n")
     at = terminal.wait_for("/messages", after=at)
     at = terminal.wait_for("> ", after=at)
@@ -664,7 +803,11 @@ def test_the_demo_holds_its_conversation_and_ends(project: Path) -> None:
     assert "> tree\n" in done.stdout
     assert "reader.py:1: def receive(data):\n" in done.stdout
     assert "test_json_patch.py:1: json_patch = 1\n" in done.stdout
-    assert re.search(r"\n4 runs, \d+ events, \d+ ms\n$", done.stdout)
+    assert "  -The eagle sees a rabbit" in done.stdout
+    assert "\n> yes\n" in done.stdout
+    assert "\nThe águia sees a rabbit" in done.stdout
+    assert sorted(os.listdir(project)) == ["reader.py", "test_json_patch.py"]
+    assert re.search(r"\n7 runs, \d+ events, \d+ ms\n$", done.stdout)
     assert "\x1b" not in done.stdout
 
 

@@ -12,12 +12,34 @@ from aguia.protocol.errors import ProtocolWarning
 
 
 class Screen:
-    """A renderer that writes to memory, fed with the events of one run."""
+    """A renderer that writes to memory, fed with the events of one run, and its clock."""
 
     def __init__(self, *, styled: bool = False) -> None:
         self.out = io.StringIO()
         self.err = io.StringIO()
-        self.renderer = Renderer(self.out, self.err, styled=styled)
+        self.now = 0.0
+        self.renderer = Renderer(self.out, self.err, styled=styled, clock=lambda: self.now)
+        self.consumer = Consumer()
+
+    def begin(self) -> None:
+        """Starts a run that `send` goes on with."""
+        self.consumer = Consumer()
+        self.send({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})
+
+    def send(self, *events: dict[str, Any]) -> str:
+        """What is written with these events, and nothing of what was there before."""
+        before = len(self.out.getvalue())
+        for event in events:
+            for trusted in self.consumer.receive_event(event):
+                self.renderer.event(trusted)
+        return self.out.getvalue()[before:]
+
+    def wait(self, seconds: float) -> str:
+        """What is written because this time passes."""
+        before = len(self.out.getvalue())
+        self.now += seconds
+        self.renderer.breathe()
+        return self.out.getvalue()[before:]
 
     def show(self, *events: dict[str, Any], end: dict[str, Any] | None = None) -> str:
         """What is written for a run with these events, all of it so far."""
@@ -28,6 +50,9 @@ class Screen:
             for trusted in consumer.receive_event(event):
                 self.renderer.event(trusted)
         return self.out.getvalue()
+
+
+FINISHED = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
 
 
 @pytest.fixture
@@ -198,6 +223,198 @@ def test_subagents_are_named(screen: Screen) -> None:
     )
 
 
+# -- subagents in parallel -------------------------------------------------------------
+
+
+def by(owner: str, *events: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**event, "subagentRunId": owner} for event in events]
+
+
+def started(name: str, **members: Any) -> dict[str, Any]:
+    return {"type": "SUBAGENT_STARTED", "subagentRunId": name, "name": name, **members}
+
+
+def finished(name: str, **members: Any) -> dict[str, Any]:
+    return {"type": "SUBAGENT_FINISHED", "subagentRunId": name, **members}
+
+
+def test_one_subagent_at_a_time_has_the_floor(screen: Screen) -> None:
+    """SUB-6: they interleave as they like; lines don't."""
+    a, b = text("m1", "a1 ", "a2\n", "a3"), text("m2", "b1 ", "b2")
+    screen.begin()
+    assert screen.send(started("a"), started("b")) == "  ◆ a starts\n"
+    assert screen.send(*by("a", a[0], a[1])) == "[a] a1 "
+    assert screen.send(*by("b", *b)) == ""
+    assert screen.send(*by("a", a[2])) == "a2\n"
+    assert screen.send(finished("b", result={"n": 2})) == ""
+    assert screen.send(*by("a", *a[3:])) == "a3\n"
+    assert screen.send(finished("a")) == (
+        "  ◆ a is done\n  ◆ b starts\n[b] b1 b2\n  ◆ b is done: n = 2\n"
+    )
+
+
+def test_who_is_silent_loses_the_floor_to_those_who_wait(screen: Screen) -> None:
+    a, b = text("m1", "a1 ", "a2"), text("m2", "b1 ", "b2")
+    screen.begin()
+    screen.send(started("a"), *by("a", a[0], a[1]), started("b"), *by("b", b[0], b[1]))
+    assert screen.wait(0.4) == ""
+    assert screen.wait(0.2) == "\n  ◆ b starts\n[b] b1 "
+    assert screen.send(*by("a", a[2], a[3])) == ""
+    assert screen.send(*by("b", *b[2:]), finished("b")) == ("b2\n  ◆ b is done\n… [a] a2\n")
+    assert screen.send(finished("a")) == "  ◆ a is done\n"
+
+
+def test_nobody_loses_the_floor_to_nobody(screen: Screen) -> None:
+    a = text("m1", "a1 ", "a2")
+    screen.begin()
+    screen.send(started("a"), *by("a", a[0], a[1]))
+    assert screen.wait(60) == ""
+    assert screen.send(*by("a", a[2])) == "a2"
+
+
+def test_one_that_only_began_and_ended_while_it_waited_is_one_line(screen: Screen) -> None:
+    screen.begin()
+    screen.send(started("a"), started("b"), finished("b", result={"hits": 0}))
+    assert screen.send(finished("a")) == "  ◆ a is done\n  ◆ b is done: hits = 0\n"
+
+
+def test_the_agent_itself_is_heard_between_lines(screen: Screen) -> None:
+    a = text("m1", "a1\n", "a2 ", "a3\n", "a4\n")
+    own = text("m", "own ", "words\n")
+    step = {"type": "STEP_STARTED", "stepName": "next"}
+    screen.begin()
+    screen.send(started("a"), *by("a", a[0], a[1]))
+    assert screen.send(step) == "  ▸ next\n"
+    assert screen.send(*by("a", a[2])) == "… [a] a2 "
+    assert screen.send(own[0], own[1]) == ""
+    assert screen.send(*by("a", a[3])) == "a3\n\nown "
+    assert screen.send(*by("a", a[4])) == "", "it has the floor until its message ends"
+    assert screen.send(own[2], own[3]).startswith("words\n")
+    assert screen.out.getvalue().endswith("… [a] a4\n")
+
+
+def test_a_subagent_of_the_one_that_has_the_floor_works_for_it(screen: Screen) -> None:
+    screen.begin()
+    screen.send(started("a"), started("other"))
+    inner = started("inner", parentSubagentRunId="a")
+    assert screen.send(inner, *by("inner", *text("m", "x"))) == ("  ◆ inner starts\n[inner] x\n")
+    assert screen.send(finished("inner")) == "  ◆ inner is done\n  ◆ other starts\n"
+
+
+def test_subagents_that_nobody_announced_take_turns_by_message(screen: Screen) -> None:
+    """SUB-3: attribution without announcement."""
+    a, b = text("m1", "a1 ", "a2"), text("m2", "b1 ", "b2")
+    screen.begin()
+    screen.send(*by("a", a[0], a[1]), *by("b", b[0], b[1]), *by("a", *a[2:]), *by("b", *b[2:]))
+    assert screen.out.getvalue() == "[a] a1 a2\n\n[b] b1 b2\n"
+
+
+@pytest.mark.parametrize("how", ["finish", "error", "break"])
+def test_whoever_waits_is_heard_before_the_end(screen: Screen, how: str) -> None:
+    a, b = text("m1", "a1 "), text("m2", "b1 ")
+    screen.begin()
+    screen.send(*by("a", *a[:-1]), *by("b", *b[:-1]))
+    if how == "finish":
+        screen.send(*by("a", a[-1]), *by("b", b[-1]), FINISHED)
+    elif how == "error":
+        screen.send({"type": "RUN_ERROR", "message": "no"})
+    else:
+        screen.renderer.end()
+    assert "[a] a1 \n" in screen.out.getvalue()
+    assert "[b] b1 \n" in screen.out.getvalue()
+
+
+# -- activities and questions ----------------------------------------------------------
+
+
+def progress(value: int, path: str = "/n") -> dict[str, Any]:
+    patch = [{"op": "replace", "path": path, "value": value}]
+    return {"type": "ACTIVITY_DELTA", "messageId": "a", "activityType": "work", "patch": patch}
+
+
+def test_an_activity_that_changes_often_is_shown_now_and_then(screen: Screen) -> None:
+    content = {"n": 0, "m": 0}
+    screen.begin()
+    screen.send(
+        {
+            "type": "ACTIVITY_SNAPSHOT",
+            "messageId": "a",
+            "activityType": "work",
+            "content": content,
+        }
+    )
+    assert screen.send(progress(1)) == "  ◇ work: /n = 1\n"
+    assert screen.send(progress(2), progress(7, "/m"), progress(3)) == ""
+    assert screen.wait(0.9) == ""
+    assert screen.wait(0.2) == "  ◇ work: /m = 7, /n = 3\n"
+    assert screen.send(*text("m", "words")[:2]) == "words"
+    screen.now += 5
+    assert screen.send(progress(4)) == "", "not in the middle of a line"
+    assert screen.send(text("m")[-1]) == "\n  ◇ work: /n = 4\n"
+    assert screen.send(progress(5), FINISHED) == "  ◇ work: /n = 5\n"
+
+
+@pytest.mark.parametrize(
+    "event", [result("c", "done"), {"type": "STEP_FINISHED", "stepName": "work"}]
+)
+def test_how_far_it_came_is_shown_with_what_it_came_to(
+    screen: Screen, event: dict[str, Any]
+) -> None:
+    screen.begin()
+    screen.send({"type": "STEP_STARTED", "stepName": "work"})
+    screen.send(
+        {
+            "type": "ACTIVITY_SNAPSHOT",
+            "messageId": "a",
+            "activityType": "work",
+            "content": {"n": 0},
+        },
+        progress(1),
+        progress(2),
+    )
+    assert screen.send(event).startswith("  ◇ work: /n = 2\n")
+
+
+def test_a_result_is_named_even_if_an_earlier_run_made_the_call(screen: Screen) -> None:
+    screen.show(*call("c", "replace", "{}"), *text("m", "Well?"))
+    assert screen.show(result("c", "yes")).endswith("  └ replace: yes\n")
+
+
+DIFF = "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n same\n-old\n+new\n"
+
+
+def interrupted(message: str, **members: Any) -> dict[str, Any]:
+    interrupts = [{"id": "i", "reason": "approval", "message": message, **members}]
+    return {**FINISHED, "outcome": {"type": "interrupt", "interrupts": interrupts}}
+
+
+def test_a_question_is_shown_with_its_diff(screen: Screen) -> None:
+    shown = screen.show(end=interrupted(f"Shall I?\n\n{DIFF}"))
+    assert shown.splitlines() == [
+        "  ? The agent asks (approval): Shall I?",
+        "  --- a/f",
+        "  +++ b/f",
+        "  @@ -1,2 +1,2 @@",
+        "   same",
+        "  -old",
+        "  +new",
+    ]
+
+
+def test_a_diff_is_coloured_and_other_lines_are_not() -> None:
+    shown = Screen(styled=True).show(end=interrupted(f"Shall I?\n{DIFF}"))
+    assert "\x1b[31m  -old" in shown
+    assert "\x1b[32m  +new" in shown
+    other = Screen(styled=True).show(end=interrupted("Choose:\n- this\n+ that"))
+    assert "\x1b[31m" not in other
+    assert "  - this\n" in other
+
+
+def test_a_long_question_is_cut_and_says_so(screen: Screen) -> None:
+    shown = screen.show(end=interrupted("Well?\n" + "line\n" * 1000))
+    assert shown.endswith("  … 700 more lines\n")
+
+
 def test_every_kind_of_change_is_compact(screen: Screen) -> None:
     shown = screen.show(
         {"type": "STATE_SNAPSHOT", "snapshot": None},
@@ -240,9 +457,6 @@ def test_every_kind_of_change_is_compact(screen: Screen) -> None:
     ]
 
 
-FINISHED = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
-
-
 def test_how_a_run_ended_is_said_when_it_is_not_plain_success(screen: Screen) -> None:
     """RUN-10: a cancelled run is presented neither as success nor as failure."""
     assert screen.show(end={**FINISHED, "outcome": {"type": "success"}}) == ""
@@ -254,7 +468,7 @@ def test_how_a_run_ended_is_said_when_it_is_not_plain_success(screen: Screen) ->
     )
     assert shown.splitlines() == [
         "  ? The agent asks (approval): Delete it?",
-        "  = result: {1 key}",
+        "  = result: a = 1",
         "  ■ The agent stopped the run before it was complete.",
         "  tokens: 1,200 in, 7 out (m1)",
         "  tokens: not reported",
@@ -332,6 +546,10 @@ EVERYWHERE: list[Callable[[], list[dict[str, Any]]]] = [
         *({**event, "subagentRunId": EVIL + "2"} for event in text("m", "x")),
     ],
     lambda: [
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "s"},
+        {"type": "SUBAGENT_FINISHED", "subagentRunId": "s", "result": {EVIL: EVIL}},
+    ],
+    lambda: [
         {"type": "REASONING_START", "messageId": "x"},
         {"type": "REASONING_MESSAGE_START", "messageId": "x", "role": "reasoning"},
         {"type": "REASONING_MESSAGE_CONTENT", "messageId": "x", "delta": EVIL},
@@ -353,7 +571,9 @@ def test_no_control_character_of_the_agent_is_written(
             "result": EVIL,
             "outcome": {
                 "type": "interrupt",
-                "interrupts": [{"id": "i", "reason": EVIL, "message": EVIL}],
+                "interrupts": [
+                    {"id": "i", "reason": EVIL, "message": f"{EVIL}\n@@ {EVIL}\n-{EVIL}"}
+                ],
             },
             "usage": [{"model": EVIL}],
         },

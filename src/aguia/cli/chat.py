@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, TextIO
 from uuid import uuid4
@@ -28,16 +28,25 @@ from aguia.protocol.errors import (
     TruncatedRun,
 )
 from aguia.protocol.input import ResumeEntry
-from aguia.protocol.messages import Message, ToolMessage, UserMessage
-from aguia.protocol.outcomes import RunFinishedCancelledOutcome, RunFinishedInterruptOutcome
+from aguia.protocol.messages import Message, ToolCall, ToolMessage, UserMessage
+from aguia.protocol.outcomes import (
+    Interrupt,
+    RunFinishedCancelledOutcome,
+    RunFinishedInterruptOutcome,
+)
 
-__all__ = ["Session", "chat", "explain"]
+__all__ = ["Session", "chat", "decision", "explain"]
 
 OK: Final = 0
 FAILED: Final = 1
 UNREACHABLE: Final = 2
 UNFINISHED: Final = 3
 INTERRUPTED: Final = 130
+
+PULSE_SECONDS: Final = 0.2
+"""How often what is shown is looked after while nothing arrives."""
+
+ANSWERS: Final = {"yes": True, "y": True, "no": False, "n": False}
 
 COMMANDS: Final = """\
 /state      the shared state, as JSON
@@ -116,6 +125,8 @@ class Session:
     def prompt(self) -> int:
         """Asks for messages until /quit or Ctrl-D."""
         while True:
+            if self._agent.interrupts:
+                self.renderer.note(_how_to_answer(self._agent.interrupts[len(self._answers)]))
             self.renderer.before_prompt()
             try:
                 line = _input(self.renderer)
@@ -182,6 +193,7 @@ class Session:
 
     async def _turn(self, messages: Sequence[Message], resume: Sequence[ResumeEntry]) -> int:
         agent = self._agent
+        pulse = asyncio.create_task(self._pulse())
         try:
             async with agent.run(messages, resume=resume or None) as events:
                 async for event in events:
@@ -191,8 +203,10 @@ class Session:
             self.renderer.end()
             self.renderer.error(explain(error, self.url))
             return UNREACHABLE if isinstance(error, ConnectionFailed) else FAILED
+        finally:
+            pulse.cancel()
         self._answers = []
-        for call in agent.pending_tool_calls:
+        for call in self._left_to_chat():
             name = one_line(call.function.name, 60)
             self.renderer.note(f"The agent leaves the tool {name} to this chat, which has none.")
         if agent.error is not None:
@@ -200,18 +214,31 @@ class Session:
         stopped = (RunFinishedCancelledOutcome, RunFinishedInterruptOutcome)
         return UNFINISHED if isinstance(agent.outcome, stopped) else OK
 
+    async def _pulse(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(PULSE_SECONDS)
+                self.renderer.breathe()
+        except OSError:
+            return  # nobody reads any more, as the next event will find out
+
     def _refusals(self) -> list[Message]:
         """An answer to each call that the agent left to this chat, which has no tools (FRONT-5)."""
         why = "This client has no such tool."
         return [
             ToolMessage(id=str(uuid4()), tool_call_id=call.id, content=why, error=why)
-            for call in self._agent.pending_tool_calls
+            for call in self._left_to_chat()
         ]
+
+    def _left_to_chat(self) -> list[ToolCall]:
+        """The calls that are the application's to answer; not those that wait for an approval."""
+        return [] if self._agent.interrupts else self._agent.pending_tool_calls
 
     def _answer(self, text: str) -> list[ResumeEntry]:
         """Takes `text` as the answer to the next open question; all answers once they are there.
 
-        JSON is sent as JSON and anything else as text (INT-2).
+        To a question for yes or no these words are the answer, in the form that it asks for;
+        otherwise JSON is sent as JSON and anything else as text (INT-2).
         """
         asked = list(self._agent.interrupts)
         interrupt = asked[len(self._answers)]
@@ -222,6 +249,13 @@ class Session:
                 payload = json.loads(text)
             except ValueError:
                 payload = text
+            decide = decision(interrupt)
+            if decide is not None and isinstance(payload, str):
+                decided = ANSWERS.get(payload.strip().casefold())
+                if decided is None:
+                    self.renderer.note("That is neither yes nor no; /cancel drops the question.")
+                    return []
+                payload = decide(decided)
             payload = UNSET if payload is None else payload
             entry = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload=payload)
         self._answers.append(entry)
@@ -231,6 +265,43 @@ class Session:
             return []
         answers, self._answers = self._answers, []
         return answers
+
+
+def decision(interrupt: Interrupt) -> Callable[[bool], Any] | None:
+    """What makes a yes or no into the answer that is asked for; None if it asks for more.
+
+    That is a boolean, or an object that needs nothing but one: `approved`, or its only member.
+    """
+    schema = _named(interrupt.response_schema)
+    if schema.get("type") == "boolean":
+        return lambda answer: answer
+    members = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(members, dict):
+        return None
+    only = next(iter(members)) if len(members) == 1 else None
+    name = "approved" if "approved" in members else only
+    needs = schema.get("required", [])
+    if name is None or not isinstance(needs, list) or any(other != name for other in needs):
+        return None
+    if _named(members[name]).get("type") != "boolean":
+        return None
+    return lambda answer: {name: answer}
+
+
+def _named(schema: Any) -> dict[str, Any]:
+    """A schema, or the one among its own definitions that it refers to; empty for what is none."""
+    if not isinstance(schema, dict):
+        return {}
+    reference, definitions = schema.get("$ref"), schema.get("$defs")
+    if isinstance(reference, str) and isinstance(definitions, dict):
+        schema = definitions.get(reference.removeprefix("#/$defs/"))
+    return schema if isinstance(schema, dict) else {}
+
+
+def _how_to_answer(interrupt: Interrupt) -> str:
+    if decision(interrupt) is not None:
+        return "Answer yes or no; /cancel drops the question."
+    return "Your answer goes to the agent, as JSON if it is JSON; /cancel drops the question."
 
 
 def explain(error: AguiaError, url: str) -> str:

@@ -3,11 +3,13 @@
 import logging
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from aguia.cli.chat import FAILED, INTERRUPTED, OK, Session
+from aguia.cli.chat import FAILED, INTERRUPTED, OK, UNFINISHED, Session
 from aguia.cli.render import Renderer
 from aguia.cli.serve import (
     GRACE_SECONDS,
@@ -30,6 +32,18 @@ SCRIPT = (
     "count *.py",
 )
 
+SCRATCH = """\
+The eagle sees a rabbit from three kilometres away.
+It has never been known to miss one.
+A slow eagle is still an eagle.
+"""
+
+CHANGE = (
+    'replace "eagle" with "águia" in eagle.txt',
+    "yes",
+    "read eagle.txt",
+)
+
 
 def demo() -> int:
     """Holds a scripted conversation on the current folder, then hands over the prompt.
@@ -42,17 +56,18 @@ def demo() -> int:
     try:
         with _served(os.getcwd()) as url, Session(url, renderer) as session:
             renderer.note(f"Serving {os.getcwd()} at {url} and talking to it over HTTP.")
-            worst = OK
-            for message in SCRIPT:
-                renderer.user(message)
-                code = session.say(message)
-                if code == INTERRUPTED:
-                    return code
-                worst = max(worst, code)
-            milliseconds = f"{session.seconds * 1000:,.0f} ms"
-            renderer.note(
-                f"{plural(session.runs, 'run')}, {plural(session.events, 'event')}, {milliseconds}"
-            )
+            worst = _hold(session, SCRIPT)
+            if worst == INTERRUPTED:
+                return worst
+            with _scratch_copy() as scratch, _served(scratch) as other:
+                renderer.note("Now it changes a file, in a scratch folder that is gone afterwards.")
+                with Session(other, renderer) as changing:
+                    worst = max(worst, _hold(changing, CHANGE))
+            if worst == INTERRUPTED:
+                return worst
+            runs, events = session.runs + changing.runs, session.events + changing.events
+            milliseconds = f"{(session.seconds + changing.seconds) * 1000:,.0f} ms"
+            renderer.note(f"{plural(runs, 'run')}, {plural(events, 'event')}, {milliseconds}")
             if worst == OK and sys.stdin.isatty() and sys.stdout.isatty():
                 renderer.note("Now you: try `read README.md`, or `help`; /quit leaves.")
                 return session.prompt()
@@ -65,6 +80,27 @@ def demo() -> int:
         return FAILED
 
 
+def _hold(session: Session, script: tuple[str, ...]) -> int:
+    """Says one thing after the other; the worst exit code."""
+    worst = OK
+    for at, message in enumerate(script, 1):
+        session.renderer.user(message)
+        code = session.say(message)
+        if code == INTERRUPTED:
+            return code
+        # A question of the agent's is no failure: what comes next in the script answers it.
+        worst = max(worst, OK if code == UNFINISHED and at < len(script) else code)
+    return worst
+
+
+@contextmanager
+def _scratch_copy() -> Iterator[str]:
+    """A folder with a file that may be changed, while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="aguia-demo-") as folder:
+        Path(folder, "eagle.txt").write_text(SCRATCH, encoding="utf-8")
+        yield folder
+
+
 @contextmanager
 def _served(folder: str) -> Iterator[str]:
     """A server for the assistant on a free port, in a thread of this process.
@@ -73,7 +109,7 @@ def _served(folder: str) -> Iterator[str]:
     the socket listens before the thread starts, so nobody can take its port.
     """
     with bind(HOST, 0) as listener:
-        server = server_for(assistant(folder), local_only=True)
+        server = server_for(assistant(folder, writable=True), local_only=True)
         thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listener]}, name="aguia-demo", daemon=True
         )

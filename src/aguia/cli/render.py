@@ -3,11 +3,16 @@
 Output is only ever appended, so it reads the same in a terminal, in a pipe and in a file;
 without a terminal it holds no escape sequence at all. What an agent sends can neither: its
 control characters are made visible before they are written (`Cleaner`, `one_line`).
+
+Subagents that work in parallel would be unreadable if each wrote as it comes. One has the floor
+at a time: the events of the others wait, and are shown when it is finished or has been silent
+for a moment. The agent itself is heard between any two lines.
 """
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from shutil import get_terminal_size
@@ -33,6 +38,7 @@ from aguia.protocol.events import (
     RunFinishedEvent,
     StateDeltaEvent,
     StateSnapshotEvent,
+    StepFinishedEvent,
     StepStartedEvent,
     SubagentErrorEvent,
     SubagentFinishedEvent,
@@ -46,6 +52,7 @@ from aguia.protocol.events import (
     ToolCallStartEvent,
 )
 from aguia.protocol.outcomes import (
+    Interrupt,
     RunFinishedCancelledOutcome,
     RunFinishedInterruptOutcome,
     SubagentFinishedSuspendedOutcome,
@@ -66,6 +73,15 @@ MAX_CHANGES: Final = 6
 MAX_LINE: Final = 300
 """How many characters a line of the chat's own (a state change, a result) has at most."""
 
+MAX_QUESTION_LINES: Final = 300
+"""How many lines of an agent's question are shown."""
+
+SILENCE_SECONDS: Final = 0.5
+"""Who says nothing for so long while others wait loses the floor."""
+
+ACTIVITY_SECONDS: Final = 1.0
+"""Changes of one activity are shown at most this often."""
+
 STYLES: Final = {
     "text": "",
     "user": "bold cyan",
@@ -79,6 +95,9 @@ STYLES: Final = {
     "reasoning": "dim italic",
     "error": "bold red",
     "warning": "yellow",
+    "added": "green",
+    "removed": "red",
+    "place": "cyan",
 }
 
 
@@ -131,11 +150,16 @@ class Renderer:
 
     `styled` says whether escape sequences for colours may be written; by default they are
     where the stream is a terminal that wants them (`NO_COLOR`, `TERM=dumb`). `columns` is the
-    width of the terminal, 0 where `out` is none.
+    width of the terminal, 0 where `out` is none. `clock` gives seconds.
     """
 
     def __init__(
-        self, out: TextIO | None = None, err: TextIO | None = None, *, styled: bool | None = None
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        *,
+        styled: bool | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
@@ -149,6 +173,14 @@ class Renderer:
         self._open = ""  # the id of what the line that is being written belongs to
         self._items: dict[str, _Item] = {}
         self._agents: dict[str, str] = {}
+        self._tools: dict[str, str] = {}  # of the calls of all runs: one may be answered later
+        self._clock = clock
+        self._floor: str | None = None  # who has it: a subagent, "" the agent itself, or nobody
+        self._spoke = 0.0  # when that one was last heard
+        self._active: set[str] = set()  # subagents that are announced and not finished
+        self._speaking: dict[str, int] = {}  # how many messages and calls each one has open
+        self._waiting: dict[str, list[Event]] = {}  # what each one has said without the floor
+        self._activities: dict[str, _Activity] = {}
 
     # -- what the chat says itself -----------------------------------------------------
 
@@ -183,6 +215,14 @@ class Renderer:
 
     def end(self) -> None:
         """Ends the run's output, wherever in it the run broke off."""
+        while self._waiting:
+            self._floor = None
+            self._hear_waiting()
+        self._floor = None
+        self._active.clear()
+        self._speaking.clear()
+        self._show_activities()
+        self._activities.clear()
         for item in self._items.values():
             if item.kind != "call" and (rest := item.cleaner.end()):
                 self._stream(item, rest)
@@ -193,7 +233,82 @@ class Renderer:
     # -- what the agent sends ----------------------------------------------------------
 
     def event(self, event: Event) -> None:
-        """Writes what the event adds to the conversation."""
+        """Writes what the event adds to the conversation, now or when it is its turn."""
+        speaker = getattr(event, "subagent_run_id", UNSET) or ""
+        if isinstance(event, SubagentStartedEvent):
+            self._agents[speaker] = one_line(event.name, 60)
+        if self._may_speak(speaker, event):
+            self._speak(speaker, event)
+            self._hear_waiting()
+        else:
+            self._waiting.setdefault(speaker, []).append(event)
+        self.breathe()
+        self.out.flush()
+
+    def breathe(self) -> None:
+        """Shows what is due by the time that has passed; to be called now and then."""
+        if self._waiting and self._clock() - self._spoke >= SILENCE_SECONDS:
+            self._floor = None
+            self._hear_waiting()
+        self._show_activities(due=self._clock())
+        self.out.flush()
+
+    # -- who is heard ------------------------------------------------------------------
+
+    def _may_speak(self, speaker: str, event: Event) -> bool:
+        if isinstance(event, RunFinishedEvent | RunErrorEvent):
+            return True
+        if speaker in self._waiting:
+            return False  # what it said before comes first
+        if self._floor in (None, speaker):
+            return True
+        if not speaker:
+            return self._at_start
+        # The subagent of the one that has the floor works for it.
+        return (
+            isinstance(event, SubagentStartedEvent) and event.parent_subagent_run_id == self._floor
+        )
+
+    def _speak(self, speaker: str, event: Event) -> None:
+        match event:
+            case SubagentStartedEvent():
+                self._active.add(speaker)
+            case SubagentFinishedEvent() | SubagentErrorEvent():
+                self._active.discard(speaker)
+                self._speaking.pop(speaker, None)
+            case TextMessageStartEvent() | ReasoningMessageStartEvent() | ToolCallStartEvent():
+                self._speaking[speaker] = self._speaking.get(speaker, 0) + 1
+            case TextMessageEndEvent() | ReasoningMessageEndEvent() | ToolCallEndEvent():
+                self._speaking[speaker] = self._speaking.get(speaker, 1) - 1
+        self._show(event)
+        if speaker in self._active or self._speaking.get(speaker, 0) > 0:
+            self._floor = speaker
+        elif self._floor == speaker:
+            self._floor = None
+        if self._floor in (None, speaker):
+            self._spoke = self._clock()
+
+    def _hear_waiting(self) -> None:
+        """Lets those who wait speak, as long as the floor is free; the agent itself sooner."""
+        while self._waiting:
+            if self._floor is None:
+                speaker = "" if "" in self._waiting else next(iter(self._waiting))
+            elif self._floor and self._at_start and "" in self._waiting:
+                speaker = ""
+            elif self._floor in self._waiting:
+                speaker = self._floor
+            else:
+                return
+            events = self._waiting.pop(speaker)
+            begun, *rest = events
+            if isinstance(begun, SubagentStartedEvent) and len(rest) == 1:
+                events = rest  # it only began and ended, and the end says it all
+            for event in events:
+                self._speak(speaker, event)
+
+    # -- what an event looks like ------------------------------------------------------
+
+    def _show(self, event: Event) -> None:
         match event:
             case TextMessageStartEvent():
                 name = event.name or ""
@@ -208,7 +323,7 @@ class Renderer:
                 key = f"reasoning {event.message_id}"
                 self._items[key] = _Item(key, "reasoning", "thinking", owner=self._owner(event))
             case ToolCallStartEvent():
-                name = one_line(event.tool_call_name, 60)
+                name = self._tools[event.tool_call_id] = one_line(event.tool_call_name, 60)
                 item = _Item(event.tool_call_id, "call", label=name, owner=self._owner(event))
                 self._items[event.tool_call_id] = item
                 self._stream(item, "")
@@ -231,18 +346,25 @@ class Renderer:
             case StateDeltaEvent():
                 self._aside(f"≡ state: {_changes(event.delta)}", "state")
             case ActivitySnapshotEvent():
+                self._activities.pop(event.message_id, None)
                 self._aside(f"◇ {event.activity_type}: {_outline(event.content)}", "state")
             case ActivityDeltaEvent():
-                self._aside(f"◇ {event.activity_type}: {_changes(event.patch)}", "state")
+                activity = self._activities.setdefault(event.message_id, _Activity())
+                activity.label = event.activity_type
+                activity.changes = _last_of_each([*activity.changes, *event.patch])
+                self._show_activities(due=self._clock())
+            case StepFinishedEvent():
+                self._show_activities()
             case StepStartedEvent():
                 self._aside(f"▸ {self._owner(event)}{event.step_name}", "step")
             case SubagentStartedEvent():
-                self._agents[event.subagent_run_id] = one_line(event.name, 60)
                 about = f": {event.description}" if event.description else ""
                 self._aside(f"◆ {event.name} starts{about}", "step")
             case SubagentFinishedEvent():
                 suspended = isinstance(event.outcome, SubagentFinishedSuspendedOutcome)
                 how = "waits for an answer" if suspended else "is done"
+                if event.result is not UNSET:
+                    how += f": {_outline(event.result)}"
                 self._aside(f"◆ {self._agent(event.subagent_run_id)} {how}", "step")
             case SubagentErrorEvent():
                 self._aside(
@@ -260,22 +382,41 @@ class Renderer:
                 self.error(f"The run failed: {event.message}{code}")
                 self._usage(event.usage)
             case _:
-                # Nothing to see: the ends of steps, what only providers understand.
-                return
-        self.out.flush()
+                # Nothing to see: the start of a span, what only providers understand.
+                pass
 
     def _finished(self, event: RunFinishedEvent) -> None:
         self.end()
         if event.result is not UNSET:
-            self._aside(f"= result: {_brief(event.result, 200)}", "result")
+            self._aside(f"= result: {_outline(event.result, 200)}", "result")
         match event.outcome:
             case RunFinishedCancelledOutcome():
                 self._aside("■ The agent stopped the run before it was complete.", "warning")
             case RunFinishedInterruptOutcome():
                 for interrupt in event.outcome.interrupts:
-                    said = f" {interrupt.message}" if interrupt.message else ""
-                    self._aside(f"? The agent asks ({interrupt.reason}):{said}", "warning")
+                    self._question(interrupt)
         self._usage(event.usage)
+
+    def _question(self, interrupt: Interrupt) -> None:
+        """What the agent asks; of a diff in it, the lines are coloured as such."""
+        said, _, more = (interrupt.message or "").replace("\r\n", "\n").partition("\n")
+        self._aside(f"? The agent asks ({interrupt.reason}): {said}".rstrip(), "warning", rows=4)
+        lines = more.strip("\n").split("\n") if more.strip() else []
+        is_diff = any(line.startswith("@@ ") for line in lines)
+        for line in lines[:MAX_QUESTION_LINES]:
+            self._aside(line, _diff_style(line) if is_diff else "text", rows=4)
+        if len(lines) > MAX_QUESTION_LINES:
+            self._aside(f"… {plural(len(lines) - MAX_QUESTION_LINES, 'more line')}", "aside")
+
+    def _show_activities(self, *, due: float | None = None) -> None:
+        """Shows the changes that are held back: all, or between lines those due by this time."""
+        if due is not None and not self._at_start:
+            return
+        for activity in self._activities.values():
+            if activity.changes and (due is None or due - activity.shown >= ACTIVITY_SECONDS):
+                changes, activity.changes = activity.changes, []
+                activity.shown = self._clock()
+                self._aside(f"◇ {activity.label}: {_changes(changes)}", "state")
 
     def _usage(self, usage: list[TokenUsage] | UnsetType) -> None:
         for entry in usage or ():
@@ -288,9 +429,10 @@ class Renderer:
             self._aside(f"tokens: {', '.join(counts) or 'not reported'}{model}", "aside")
 
     def _result(self, event: ToolCallResultEvent) -> None:
-        item = self._items.get(event.tool_call_id)
+        if event.subagent_run_id is UNSET:
+            self._show_activities()
         under_its_card = self._block == "aside" and self._open == f"end {event.tool_call_id}"
-        name = "" if under_its_card else f"{item.label if item else 'result'}: "
+        name = "" if under_its_card else f"{self._tools.get(event.tool_call_id, 'result')}: "
         content = event.content
         text = content if isinstance(content, str) else " ".join(map(_part, content))
         lines = text[: MAX_RESULT_LINES * MAX_LINE].strip().split("\n")
@@ -417,6 +559,15 @@ class _Item:
     cleaner: Cleaner = field(default_factory=Cleaner)
 
 
+@dataclass(slots=True)
+class _Activity:
+    """The changes of an activity that have not been shown, and when others last were."""
+
+    label: str = ""
+    changes: list[Any] = field(default_factory=list)
+    shown: float = float("-inf")
+
+
 def _wants_colours(stream: TextIO) -> bool:
     console = Console(file=stream)
     colours = console.color_system in ("standard", "256", "truecolor")
@@ -444,10 +595,10 @@ def _brief(value: Any, limit: int = 40) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _outline(value: Any) -> str:
-    """A whole state: its top-level members, each in a few characters."""
+def _outline(value: Any, limit: int = 40) -> str:
+    """A whole state or result: its top-level members, each in a few characters."""
     if not isinstance(value, dict) or not value:
-        return _brief(value)
+        return _brief(value, limit)
     members = [f"{key} = {_brief(member)}" for key, member in islice(value.items(), MAX_CHANGES)]
     return _listed(members, len(value))
 
@@ -466,6 +617,22 @@ def _changes(patch: Sequence[Mapping[str, Any]]) -> str:
                 done = "moved" if how == "move" else "copied"
                 changes.append(f"{path} {done} from {operation['from']}")
     return _listed(changes, len(changes) + max(0, len(patch) - MAX_CHANGES)) or "unchanged"
+
+
+def _last_of_each(patch: list[Any]) -> list[Any]:
+    """A patch without the operations on a path that a later one replaces."""
+    last = {operation["path"]: at for at, operation in enumerate(patch)}
+    return [
+        operation
+        for at, operation in enumerate(patch)
+        if operation["op"] != "replace" or last[operation["path"]] == at
+    ]
+
+
+def _diff_style(line: str) -> str:
+    if line.startswith(("+++", "---", "@@")):
+        return "place"
+    return {"+": "added", "-": "removed"}.get(line[:1], "text")
 
 
 def _listed(some: list[str], of: int) -> str:

@@ -9,9 +9,13 @@ import sys
 import traceback
 from contextlib import suppress
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.datastructures import Headers
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aguia.server import Agent, AgentApp, Agents, GracefulServer
 
@@ -39,7 +43,8 @@ def serve(agent: str | None, *, host: str, port: int) -> int:
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(name)s: %(message)s")
     try:
-        agents = assistant(os.getcwd()) if agent is None else load(agent)
+        local_only = agent is None and host in LOOPBACK
+        agents = assistant(os.getcwd(), writable=local_only) if agent is None else load(agent)
         listener = bind(host, port)
     except StartError as error:
         sys.stderr.write(f"aguia: {error}\n")
@@ -49,12 +54,12 @@ def serve(agent: str | None, *, host: str, port: int) -> int:
         what = f"the folder {os.getcwd()}" if agent is None else agent
         _say(f"Serving {what} at {url}")
         if agent is None and host not in LOOPBACK:
-            _say("Mind that whoever reaches this address can read the files of this folder.")
+            _say("Mind that whoever reaches this address can read the files of this folder;")
+            _say("nobody can change them, which the assistant only does for this machine.")
         _say(f"Talk to it with: aguia chat {url}")
         _say("Ctrl-C ends it.")
         # uvicorn ends in order and then raises the signal again.
         with suppress(KeyboardInterrupt):
-            local_only = agent is None and host in LOOPBACK
             server_for(agents, local_only=local_only).run(sockets=[listener])
     return 0
 
@@ -64,11 +69,11 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def assistant(folder: str) -> AgentApp:
-    """The folder assistant as an application."""
+def assistant(folder: str, *, writable: bool) -> AgentApp:
+    """The folder assistant as an application; `writable`: it may change files when told to."""
     from aguia.cli.assistant import folder_assistant
 
-    return AgentApp(folder_assistant(folder))
+    return AgentApp(folder_assistant(folder, writable=writable))
 
 
 def load(name: str) -> AgentApp | Agents:
@@ -184,15 +189,41 @@ def url_of(listener: socket.socket, host: str) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
 
 
+class _LocalOrigins:
+    """Refuses what comes from web pages, unless they are this machine's."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            origin = Headers(scope=scope).get("origin")
+            if origin is not None and _host_of(origin) not in LOOPBACK:
+                app = PlainTextResponse("Web pages of other hosts are not answered here.", 403)
+        await app(scope, receive, send)
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).hostname
+    except ValueError:
+        return None
+
+
 def server_for(agents: AgentApp | Agents, *, local_only: bool = False) -> GracefulServer:
     """A server that says nothing of its own unless something is wrong.
 
-    `local_only` answers only requests that name this machine as their host. Without it a web
-    page could point a host name of its own at 127.0.0.1 and read what is served there.
+    `local_only` answers only requests that name this machine as their host, and as their origin
+    where they have one. Without the first a web page could point a host name of its own at
+    127.0.0.1 and read what is served there; without the second any page that this machine shows
+    could send a request blindly, and agree to a change that nobody has seen.
     """
     allowed = [*LOOPBACK, "[::1]"]
     config = uvicorn.Config(
-        TrustedHostMiddleware(agents, allowed_hosts=allowed) if local_only else agents,
+        TrustedHostMiddleware(_LocalOrigins(agents), allowed_hosts=allowed)
+        if local_only
+        else agents,
         log_config=None,
         log_level="warning",
         access_log=False,

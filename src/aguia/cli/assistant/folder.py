@@ -1,9 +1,10 @@
-"""Read-only access to one folder, and to nothing outside of it.
+"""Access to one folder, and to nothing outside of it.
 
-What may live here: opening, listing and reading files under the folder's root. It knows
-nothing of agents, runs or terminals. Everything blocks, so callers that share a thread with
-an event loop move it elsewhere; the long ones are generators that yield None whenever a
-piece of work is done without anything to show, so that a caller can stop them at any time.
+What may live here: finding, listing and reading what is under the folder's root; the one way to
+change it is in `edit`. It knows nothing of agents, runs or terminals. Everything blocks, so
+callers that share a thread with an event loop move it elsewhere; the long ones are generators
+that yield None whenever a piece of work is done without anything to show, so that a caller can
+stop them at any time.
 
 Three things keep a path inside: what a person wrote is refused when it is absolute or goes
 up; its real path has to lie under the root's; and the file is then opened one name at a time
@@ -17,6 +18,7 @@ import errno
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -30,14 +32,19 @@ __all__ = [
     "MAX_LINE",
     "MAX_READ",
     "MAX_SEARCHED",
+    "SNIFFED",
     "Count",
     "Entry",
     "Excerpt",
     "Folder",
     "FolderError",
     "Hit",
+    "Parts",
+    "Place",
     "Tally",
     "clean",
+    "shown",
+    "why",
 ]
 
 MAX_READ: Final = 256 * 1024
@@ -115,6 +122,18 @@ class Excerpt:
         return self.text.count("\n") + (self.text[-1:] not in ("", "\n"))
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder to open what it holds in: by a descriptor where there is one, else by its path."""
+
+    path: str
+    descriptor: int | None
+
+    def at(self, name: str) -> str:
+        """What to name the entry `name` by, together with `dir_fd=place.descriptor`."""
+        return name if self.descriptor is not None else os.path.join(self.path, name)
+
+
 @dataclass(slots=True)
 class Tally:
     """What a search went through, filled in while it runs."""
@@ -138,7 +157,7 @@ class Count:
 
 @dataclass(slots=True)
 class Folder:
-    """One folder, readable, and closed to the outside.
+    """One folder, readable, perhaps writable, and closed to the outside.
 
     Every path that goes in is a person's text, relative to the root; every one that comes out
     is relative to the root with slashes, and valid Unicode whatever the file system holds.
@@ -146,6 +165,7 @@ class Folder:
 
     root: str
     _has_dir_fd: bool = field(default=HAS_DIR_FD, repr=False)
+    writable: bool = True
 
     def __post_init__(self) -> None:
         self.root = os.path.realpath(self.root)
@@ -168,7 +188,7 @@ class Folder:
                 length = os.fstat(file.fileno()).st_size
                 data = file.read(limit + 1)
         except OSError as error:
-            raise FolderError(_why(path, error)) from error
+            raise FolderError(why(path, error)) from error
         if b"\0" in data[:SNIFFED]:
             raise FolderError(f"'{clean(path)}' is a binary file ({size(length)}).")
         if len(data) <= limit:
@@ -177,6 +197,21 @@ class Folder:
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(data[:limit])
         whole = max(length, len(data))
         return Excerpt(path=shown(parts), text=text, read=limit, size=whole)
+
+    def file_at(self, path: str) -> str:
+        """The path, for showing, of the regular file that `path` leads to.
+
+        Raises:
+            FolderError: the path leads out, or to no file that can be read.
+        """
+        parts = self.resolve(path)
+        try:
+            if not parts:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._file(parts).close()
+        except OSError as error:
+            raise FolderError(why(path, error)) from error
+        return shown(parts)
 
     # -- many files --------------------------------------------------------------------
 
@@ -193,7 +228,22 @@ class Folder:
         try:
             first = self._list(start)
         except OSError as error:
-            raise FolderError(_why(path or ".", error)) from error
+            raise FolderError(why(path or ".", error)) from error
+        yield from self._walk(start, first, depth)
+
+    def below(self, folder: Entry) -> Generator[Entry | None]:
+        """Everything in a folder that a walk has found; nothing if it cannot be listed."""
+        try:
+            first = self._list(folder.parts)
+        except OSError:
+            return
+        yield from self._walk(folder.parts, first, MAX_DEPTH)
+
+    def folders(self) -> list[Entry]:
+        """The folders right under the root, in the order of names."""
+        return [entry for entry in self.walk(depth=1) if entry and entry.kind == "folder"]
+
+    def _walk(self, start: Parts, first: list[Entry], depth: int) -> Generator[Entry | None]:
         rules = self._rules_above(start)
         waiting = [(entry, rules) for entry in reversed(first)]
         if self._has_rules(first):
@@ -216,9 +266,16 @@ class Folder:
             waiting.extend((child, rules) for child in reversed(inside))
 
     def search(
-        self, words: Sequence[str], tally: Tally, *, per_file: int | None = None
+        self,
+        words: Sequence[str],
+        tally: Tally,
+        *,
+        per_file: int | None = None,
+        where: Iterable[Entry | None] | None = None,
     ) -> Generator[Hit | None]:
         """Lines that hold all of `words`, whatever their case, in the order of the walk.
+
+        `where` is a walk, by default through everything.
 
         With `per_file` it looks for an answer instead: at most so many lines of a file, a word
         that is part of the file's path need not be in the line as well, and the files with most
@@ -226,7 +283,7 @@ class Folder:
         lines over `MAX_LINE` characters are passed over; `tally` counts.
         """
         folded = [word.casefold() for word in words]
-        files: Iterable[Entry | None] = self.walk()
+        files = self.walk() if where is None else where
         if per_file is not None:
             found: list[tuple[int, Entry]] = []
             for entry in files:
@@ -301,6 +358,22 @@ class Folder:
         if _is_git(parts) or _is_git(PurePosixPath(path).parts) or _is_git(windows.parts):
             raise FolderError(f"'{shown_path}' is git's own business; I leave it alone.")
         return parts
+
+    @contextmanager
+    def place(self, parts: Parts) -> Iterator[Place]:
+        """The folder at `parts`, reached without following a link, while the block runs.
+
+        Raises:
+            OSError: as for any open.
+        """
+        if not self._has_dir_fd:
+            yield Place(self._checked(parts), None)
+            return
+        descriptor = self._open(parts, folder=True)
+        try:
+            yield Place(str(Path(self.root, *parts)), descriptor)
+        finally:
+            os.close(descriptor)
 
     def _open(self, parts: Parts, *, folder: bool = False) -> int:
         """A descriptor of what lies at `parts`, with no link followed on the way to it."""
@@ -462,16 +535,17 @@ def _is_git(names: Parts) -> bool:
     return any(name.casefold() == ".git" for name in names)
 
 
-def _why(path: str, error: OSError) -> str:
+def why(path: str, error: OSError) -> str:
+    """What keeps a file from being opened, for the person who named it."""
     name = clean(path)
     if isinstance(error, FileNotFoundError):
         return f"There is no '{name}' in this folder."
     if isinstance(error, PermissionError):
-        return f"I am not allowed to read '{name}'."
+        return f"I am not allowed to open '{name}'."
     if isinstance(error, NotADirectoryError):
         return f"'{name}' is not a folder."
     if isinstance(error, IsADirectoryError):
         return f"'{name}' is a folder; `tree` lists it."
     if error.errno == errno.ELOOP:
         return f"'{name}' is a link that I cannot follow."
-    return f"'{name}' cannot be read: {error.strerror or type(error).__name__}."
+    return f"'{name}' cannot be opened: {error.strerror or type(error).__name__}."

@@ -13,12 +13,18 @@ __all__ = ["MAX_REQUEST", "Request", "last_user_text", "understand"]
 MAX_REQUEST: Final = 500
 """How many characters of a message are looked at."""
 
-Verb: TypeAlias = Literal["find", "read", "tree", "count", "ask", "help", "unknown"]
+Verb: TypeAlias = Literal[
+    "find", "read", "tree", "count", "replace", "open", "ask", "help", "unknown"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to do (`verb`), and with what: the rest of the message, or the words to look for."""
+    """What to do (`verb`), and with what: the rest of the message, or the words to look for.
+
+    For `replace` the argument is the file, and the words are the text to find and the one to put
+    in its place; there are none when the message does not say it in full.
+    """
 
     verb: Verb
     argument: str = ""
@@ -49,6 +55,14 @@ QUESTION_WORDS: Final = frozenset(
 )
 # fmt: on
 
+# `replace X with Y in FILE`: each in quotation marks of some kind, or bare. Y may be empty.
+_BARE: Final = r"\S(?:.*?\S)?"
+_QUOTED: Final = r"\"{0}\"|'{0}'|`{0}`|“{0}”"
+REPLACE: Final = re.compile(
+    rf"({_QUOTED.format('.+?')}|{_BARE})\s+with\s+({_QUOTED.format('.*?')}|{_BARE})"
+    rf"\s+in\s+({_QUOTED.format('.+?')}|{_BARE})"
+)
+
 # A word's form matters less than its stem: "tested" is to find "test" and "tests".
 ENDINGS: Final = ("ings", "ing", "ers", "ied", "ies", "ed", "es", "s")
 
@@ -69,7 +83,8 @@ def last_user_text(messages: Sequence[Message]) -> str:
 def understand(text: str) -> Request:
     """Reads a message as a command, else as a question, else as neither."""
     # Half a surrogate pair can come in and must not go out again.
-    text = text.encode("utf-8", "replace").decode().strip()[:MAX_REQUEST]
+    whole = text.encode("utf-8", "replace").decode().strip()
+    text = whole[:MAX_REQUEST]
     line = text.split("\n", 1)[0].strip()
     first, _, rest = line.partition(" ")
     argument = _unquoted(rest.strip())
@@ -78,6 +93,11 @@ def understand(text: str) -> Request:
             return Request("find", argument)
         case "read" if argument:
             return Request("read", argument)
+        case "open" if argument:
+            return Request("open", argument)
+        case "replace":
+            # Of a message that is too long nobody knows what is missing.
+            return _replacement(rest.strip() if text == whole else "")
         case "tree":
             return Request("tree", argument)
         case "count":
@@ -90,9 +110,23 @@ def understand(text: str) -> Request:
     return Request("unknown", text)
 
 
-def _unquoted(text: str) -> str:
-    """Without the quotation marks around the whole of it."""
-    if len(text) > 2 and (text[0], text[-1]) in {('"', '"'), ("'", "'"), ("`", "`"), ("“", "”")}:
+def _replacement(text: str) -> Request:
+    """What `replace` is followed by; without words when it is not all there."""
+    found = REPLACE.fullmatch(text)
+    if found is None:
+        return Request("replace")
+    old, new, file = (_unquoted(part, empty=True) for part in found.groups())
+    return Request("replace", file, (old, new))
+
+
+def _unquoted(text: str, *, empty: bool = False) -> str:
+    """Without the quotation marks around the whole of it, unless nothing would be left."""
+    if len(text) > (1 if empty else 2) and (text[0], text[-1]) in {
+        ('"', '"'),
+        ("'", "'"),
+        ("`", "`"),
+        ("“", "”"),
+    }:
         return text[1:-1]
     return text
 
