@@ -1,6 +1,16 @@
 """Calling an agent: the async client, and how it reaches the agent."""
 
 from aguia.client.agent import Agent, HttpAgent, RunStream
-from aguia.client.transports import Answer, HttpTransport, Timeouts, Transport
+from aguia.client.transports import PROTOBUF, SSE, Answer, HttpTransport, Timeouts, Transport
 
-__all__ = ["Agent", "Answer", "HttpAgent", "HttpTransport", "RunStream", "Timeouts", "Transport"]
+__all__ = [
+    "PROTOBUF",
+    "SSE",
+    "Agent",
+    "Answer",
+    "HttpAgent",
+    "HttpTransport",
+    "RunStream",
+    "Timeouts",
+    "Transport",
+]

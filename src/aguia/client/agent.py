@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 
-from aguia.client.transports import HttpTransport, Timeouts, Transport
+from aguia.client.transports import SSE, HttpTransport, Timeouts, Transport
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
 from aguia.pipeline.enforcement import enforce_input, enforce_list
@@ -352,6 +352,7 @@ class HttpAgent(Agent):
         timeouts: how long to wait for what; they hold for a client of the caller's, too.
         client: an `httpx.AsyncClient` of the caller's, with its proxies, certificates and
             authentication; it stays open when the agent is closed.
+        accept: the bindings that are offered to the agent; see `HttpTransport`.
     """
 
     def __init__(
@@ -361,6 +362,7 @@ class HttpAgent(Agent):
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
         client: httpx.AsyncClient | None = None,
+        accept: str | Iterable[str] = SSE,
         thread_id: str | None = None,
         messages: Iterable[Message | dict[str, Any]] = (),
         state: Any = UNSET,
@@ -370,7 +372,7 @@ class HttpAgent(Agent):
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
         super().__init__(
-            HttpTransport(url, headers=headers, timeouts=timeouts, client=client),
+            HttpTransport(url, headers=headers, timeouts=timeouts, client=client, accept=accept),
             thread_id=thread_id,
             messages=messages,
             state=state,

@@ -5,7 +5,7 @@ from a broken one. It knows nothing of events.
 """
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -14,7 +14,7 @@ import anyio
 import httpx
 import msgspec
 
-from aguia.codec import sse
+from aguia.codec import frames, sse
 from aguia.codec.json import STRICT_FAILURES, encode
 from aguia.protocol.errors import (
     ConnectionFailed,
@@ -26,7 +26,10 @@ from aguia.protocol.errors import (
 )
 from aguia.protocol.input import RunAgentInput
 
-__all__ = ["Answer", "HttpTransport", "Timeouts", "Transport"]
+__all__ = ["PROTOBUF", "SSE", "Answer", "HttpTransport", "Timeouts", "Transport"]
+
+SSE: Final = sse.CONTENT_TYPE
+PROTOBUF: Final = frames.CONTENT_TYPE
 
 _MAX_REFUSAL: Final = 64 * 1024
 _MAX_MOVES: Final = 5
@@ -71,7 +74,7 @@ class Timeouts:
 
 
 class HttpTransport:
-    """HTTP with server-sent events (http-sse page).
+    """HTTP with server-sent events, or the binary binding (http-sse, http-protobuf pages).
 
     An agent that has moved for good or for now (308, 307) is followed with the whole request,
     though never from HTTPS to HTTP, and without credentials to another host. What a URL holds
@@ -82,8 +85,13 @@ class HttpTransport:
         headers: sent with every request, for authentication and the like.
         timeouts: see `Timeouts`.
         client: an `httpx.AsyncClient` of the caller's, which stays open when this is closed.
+        accept: the bindings that are offered to the agent, `SSE` and `PROTOBUF`. Server-sent
+            events always are, since any agent may answer with them. An agent that knows the
+            binary binding answers with it when it is offered (PB-1): that saves bytes and, in
+            Python, costs time, so it is not offered unless asked for.
 
-    Raises `ValueError` for a header that can't be sent.
+    Raises `ValueError` for a header that can't be sent or a binding that doesn't exist, and
+    `ImportError` for the binary one without the extra `aguia[protobuf]`.
     """
 
     def __init__(
@@ -93,9 +101,11 @@ class HttpTransport:
         headers: Mapping[str, str] | None = None,
         timeouts: Timeouts | None = None,
         client: httpx.AsyncClient | None = None,
+        accept: str | Iterable[str] = SSE,
     ) -> None:
         self.url = url
         self._headers = _sendable(headers or {})
+        self._accept = _bindings(accept)
         self._timeouts = timeouts or Timeouts()
         self._client = client
         self._own_client = client is None
@@ -143,7 +153,9 @@ class HttpTransport:
         return response
 
     def _request(self, client: httpx.AsyncClient, content: bytes) -> httpx.Request:
-        headers = httpx.Headers({"Content-Type": "application/json", "Accept": sse.CONTENT_TYPE})
+        headers = httpx.Headers(
+            {"Content-Type": "application/json", "Accept": ", ".join(self._accept)}
+        )
         headers.update(self._headers)
         waits = self._timeouts
         try:
@@ -201,10 +213,10 @@ class HttpTransport:
         if not response.is_success:
             raise _refusal(response, await self._beginning(response))
         content_type = response.headers.get("content-type", "nothing")
-        if content_type.split(";", 1)[0].strip().lower() != sse.CONTENT_TYPE:
+        if content_type.split(";", 1)[0].strip().lower() not in self._accept:
             raise DecodeError(
                 f"{_shown(response.url)} answered with {_cut(content_type)} where "
-                f"{sse.CONTENT_TYPE} belongs; it is no AG-UI agent",
+                f"{' or '.join(self._accept)} belongs; it is no AG-UI agent",
                 rule="HTTP-2",
             )
 
@@ -323,3 +335,15 @@ def _explanation(body: bytes) -> tuple[str | None, str | None, str | None]:
 
 def _escaped(step: object) -> str:
     return str(step).replace("~", "~0").replace("/", "~1")
+
+
+def _bindings(accept: str | Iterable[str]) -> list[str]:
+    """The bindings to offer, each once, server-sent events always among them."""
+    offered = [accept] if isinstance(accept, str) else list(accept)
+    for binding in offered:
+        if binding not in (SSE, PROTOBUF):
+            raise ValueError(f"{binding!r} is no binding; there are {SSE} and {PROTOBUF}")
+        if binding == PROTOBUF:
+            # Its import says what to install where the runtime is missing.
+            import aguia.codec.protobuf  # noqa: F401
+    return list(dict.fromkeys([*offered, SSE]))

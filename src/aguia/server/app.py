@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aguia.codec import sse
 from aguia.codec.json import (
     MAX_DEPTH,
     STRICT_FAILURES,
@@ -30,14 +29,19 @@ from aguia.pipeline.versions import parse_version
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
 from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
+from aguia.protocol.events import RunErrorEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.server.execution import Agent, Execution
+from aguia.server.writers import Writer, writer_for
 
 __all__ = ["AgentApp", "Agents"]
 
 _logger: Final = logging.getLogger("aguia.server")
 
 MAX_BODY: Final = 32 * 1024 * 1024
+
+_MARGIN: Final = 1.0
+"""Seconds that it takes to tell a client how its run ended."""
 
 Authenticate = Callable[[Request], Awaitable[Any]]
 
@@ -47,7 +51,8 @@ class AgentApp:
 
     Args:
         agent: takes a `Run`; returns a coroutine, or an iterator of events (see `Agent`).
-        path: the only path that is answered, or None to answer whatever path leads here.
+        path: the only path that is answered, counted from where the application is mounted, or
+            None to answer whatever path leads here.
         capabilities: what the agent declares of itself, answered to `GET …/capabilities`
             beside the run endpoint. (Where it is found is this package's convention.)
         authenticate: sees the request before its body is read and returns the principal, which
@@ -126,8 +131,9 @@ class AgentApp:
     async def shutdown(self, grace: float | None = None) -> None:
         """Refuse new runs (503), give the running ones `grace` seconds, then cancel them.
 
-        Returns when every run has ended in order. Servers don't say early enough that they are
-        stopping; whoever runs one calls this, as `aguia.server.serve` does.
+        Returns when every run has ended in order and its client has been told, or when a client
+        that reads nothing has had its own grace time. Servers don't say early enough that they
+        are stopping; whoever runs one calls this, as `aguia.server.serve` does.
         """
         self._closing = True
         try:
@@ -136,7 +142,11 @@ class AgentApp:
         except TimeoutError:
             for execution in list(self._runs):
                 execution.cancel()
-        await self._idle.wait()
+        try:
+            async with asyncio.timeout(2 * self._grace + _MARGIN):
+                await self._idle.wait()
+        except TimeoutError:
+            _logger.error("%d clients do not read how their runs ended", len(self._runs))
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -156,7 +166,8 @@ class AgentApp:
                 return
             principal = await self._principal(request)
             run_input = _parse(await self._body(request))
-            key = principal if isinstance(principal, Hashable) else id(principal)
+            self._refuse_when_closing()
+            key = _key(principal)
             if self._max_runs is not None and self._busy[key] >= self._max_runs:
                 raise _Refused(
                     429,
@@ -173,7 +184,9 @@ class AgentApp:
         self._runs.add(execution)
         self._idle.clear()
         try:
-            await self._stream(execution, receive, send)
+            await self._stream(
+                execution, writer_for(request.headers.getlist("accept")), receive, send
+            )
         finally:
             self._runs.discard(execution)
             self._busy[key] -= 1
@@ -184,7 +197,7 @@ class AgentApp:
 
     async def _quick_answer(self, request: Request) -> Response | None:
         """The answer to whatever asks for no run; None for what asks for one."""
-        path = request.url.path
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
         declares = self._capabilities is not None and path.endswith("/capabilities")
         if self._path is not None:
             base = self._path.rstrip("/")
@@ -198,9 +211,12 @@ class AgentApp:
             return Response(self._capabilities, media_type="application/json")
         if request.method != "POST":
             raise _Refused(405, "a run is started by POST", headers={"Allow": "POST"})
+        self._refuse_when_closing()
+        return None
+
+    def _refuse_when_closing(self) -> None:
         if self._closing:
             raise _Refused(503, "the server is shutting down", headers={"Retry-After": "5"})
-        return None
 
     async def _principal(self, request: Request) -> Any:
         if self._authenticate is None:
@@ -227,7 +243,9 @@ class AgentApp:
                 raise too_large
         return bytes(body)
 
-    async def _stream(self, execution: Execution, receive: Receive, send: Send) -> None:
+    async def _stream(
+        self, execution: Execution, writer: Writer, receive: Receive, send: Send
+    ) -> None:
         drive = asyncio.create_task(execution.drive())
         listener = asyncio.create_task(_until_disconnect(receive, execution))
         gone = False
@@ -237,13 +255,13 @@ class AgentApp:
                     "type": "http.response.start",
                     "status": 200,
                     "headers": [
-                        (b"content-type", sse.CONTENT_TYPE.encode()),
+                        (b"content-type", writer.content_type.encode()),
                         (b"cache-control", b"no-cache"),
                         (b"x-accel-buffering", b"no"),
                     ],
                 }
             )
-            await self._send_events(execution, send)
+            await self._send_events(execution, writer, send)
             gone = execution.events.abandoned
         except OSError:
             gone = True
@@ -252,7 +270,11 @@ class AgentApp:
             # client see it if its connection still stands.
             execution.cancel()
             await asyncio.wait({drive}, timeout=self._grace)
-            await self._send_events(execution, send)
+            try:
+                async with asyncio.timeout(self._grace):
+                    await self._send_events(execution, writer, send)
+            except (TimeoutError, OSError):
+                pass
             raise
         finally:
             listener.cancel()
@@ -263,15 +285,21 @@ class AgentApp:
                 execution.cancel()
             await asyncio.wait({drive, listener})
 
-    async def _send_events(self, execution: Execution, send: Send) -> None:
+    async def _send_events(self, execution: Execution, writer: Writer, send: Send) -> None:
         while (events := await execution.events.take(self._keep_alive)) is not None:
             # What has queued up while the socket was busy leaves in one write.
-            body = (
-                b"".join([sse.encode_event(event) for event in events])
-                if events
-                else sse.encode_comment("keep-alive")
-            )
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            try:
+                body = writer.events(events) if events else writer.silence()
+            except ValueError as error:
+                _logger.error("run %s: can't be written: %s", execution.run.run_id, error)
+                execution.cancel()
+                failure = RunErrorEvent(message="The agent sent what this binding can't express.")
+                body = writer.events([failure])
+                execution.events.abandon()
+                await send({"type": "http.response.body", "body": body})
+                return
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         if not execution.events.abandoned:
             await send({"type": "http.response.body", "body": b""})
 
@@ -326,6 +354,16 @@ async def _until_disconnect(receive: Receive, execution: Execution) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     execution.events.abandon()
+
+
+def _key(principal: Any) -> Hashable:
+    """What a principal is counted by: itself, or its words, as those of a dictionary of claims."""
+    try:
+        hash(principal)
+    except TypeError:
+        return repr(principal)
+    key: Hashable = principal
+    return key
 
 
 def _capabilities(declared: AgentCapabilities | Mapping[str, Any]) -> bytes:
