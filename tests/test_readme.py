@@ -1,0 +1,74 @@
+"""Every Python block of the README runs, and does what the text around it says."""
+
+import re
+from typing import Any
+
+import pytest
+
+from aguia import Consumer, RunAgentInput, RunFinishedInterruptOutcome, UserMessage
+from aguia.server import AgentApp, run_agent
+from support import REPOSITORY
+from support_server import serve
+
+pytestmark = pytest.mark.anyio
+
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$", (REPOSITORY / "README.md").read_text(), re.DOTALL | re.MULTILINE
+)
+SERVER, WHOLE_AGENT, CLIENT, READER = BLOCKS
+
+INPUT = RunAgentInput(
+    thread_id="t",
+    run_id="r",
+    messages=[UserMessage(id="m", content="hello")],
+    protocol_version="1.0",
+)
+
+
+def names(block: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"__name__": "readme"}
+    exec(compile(block, "README.md", "exec"), found)
+    return found
+
+
+async def conversation(agent: Any, **settings: Any) -> Any:
+    warnings: list[Any] = []
+    consumer = Consumer(INPUT, on_warning=warnings.append)
+    async for event in run_agent(agent, INPUT, **settings):
+        list(consumer.receive_event(event))
+    list(consumer.end())
+    assert not warnings
+    return consumer.conversation
+
+
+async def test_the_server() -> None:
+    found = names(SERVER)
+    assert isinstance(found["app"], AgentApp)
+    thread = await conversation(found["agent"])
+    assert thread.messages[-1].content == "You said: hello"
+
+
+async def test_the_agent_that_says_everything() -> None:
+    agent = names(WHOLE_AGENT)["agent"]
+    thread = await conversation(agent)
+    assert isinstance(thread.outcome, RunFinishedInterruptOutcome)
+    assert [interrupt.id for interrupt in thread.interrupts] == ["sure"]
+    assert thread.state == {"plan": [{"step": "look", "done": True}]}
+    assert thread.messages[-1].content == "There are three."
+    guest = await conversation(agent, principal="guest")
+    assert guest.error.message == "Guests may not search."
+    assert guest.error.code == "guest"
+
+
+async def test_the_client(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(names(SERVER)["app"]) as url:
+        block = CLIENT.replace("http://127.0.0.1:8000/", url).replace("asyncio.run(main())", "")
+        await names(block)["main"]()
+    printed = capsys.readouterr().out
+    assert "RunStartedEvent(" in printed
+    assert printed.endswith("You said: Where is the parser tested? {}\n")
+
+
+async def test_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    names(READER)
+    assert capsys.readouterr().out.endswith("\nr\n")
