@@ -11,22 +11,36 @@ from typing import Any, Final
 
 import msgspec
 
-from aguia.codec.json import STRICT_FAILURES, copy_value, decode_event, encode
+from aguia.codec.json import (
+    MAX_DEPTH,
+    STRICT_FAILURES,
+    copy_value,
+    decode_event,
+    encode,
+    nests_deeper_than,
+    parse_object,
+)
 from aguia.conversation.live import LiveState
+from aguia.conversation.patch import PatchError, apply
 from aguia.pipeline.chunks import CHUNKS, ChunkExpander
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
-from aguia.protocol.common import PROTOCOL_VERSION, UNSET
+from aguia.protocol.common import PROTOCOL_VERSION, UNSET, UnsetType
 from aguia.protocol.errors import (
+    AguiaError,
     MalformedEvent,
-    ProtocolViolation,
     ProtocolWarning,
     SequenceViolation,
 )
 from aguia.protocol.events import (
+    ActivityDeltaEvent,
+    ActivitySnapshotEvent,
     Event,
+    MessagesSnapshotEvent,
     ReasoningEndEvent,
+    ReasoningMessageContentEvent,
     ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
     RunErrorEvent,
     RunFinishedEvent,
     RunStartedEvent,
@@ -35,13 +49,16 @@ from aguia.protocol.events import (
     StepFinishedEvent,
     SubagentErrorEvent,
     SubagentFinishedEvent,
+    TextMessageContentEvent,
     TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallArgsEvent,
     ToolCallEndEvent,
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
 from aguia.protocol.input import RunAgentInput
-from aguia.protocol.messages import AssistantMessage
+from aguia.protocol.messages import ActivityMessage, AssistantMessage
 from aguia.protocol.outcomes import (
     RunFinishedCancelledOutcome,
     RunFinishedInterruptOutcome,
@@ -50,10 +67,16 @@ from aguia.protocol.outcomes import (
     SubagentFinishedSuspendedOutcome,
     TokenUsage,
 )
+from aguia.protocol.patch import JsonPatch
 
 __all__ = ["Producer"]
 
 _logger: Final = logging.getLogger("aguia")
+
+_CONTENTS: Final[frozenset[type[Any]]] = frozenset(
+    (TextMessageContentEvent, ReasoningMessageContentEvent, ToolCallArgsEvent)
+)
+"""Deltas, which are many: their ids name what is open, and their text is checked where it comes."""
 
 
 class Producer:
@@ -65,14 +88,18 @@ class Producer:
             default it has to be JSON already.
 
     Every method that emits returns the events to send, in order, and raises
-    `SequenceViolation` or `MalformedEvent`, with the rule's id, for what may not be sent.
-    Changes made in `state` are emitted before the next event is.
+    `SequenceViolation` or `MalformedEvent`, with the rule's id, for what may not be sent, and
+    `PatchError` for a patch that does not apply. Changes made in `state` are emitted before the
+    next event is; when that event is refused they come out of the next call.
     """
 
     def __init__(self, input: RunAgentInput, *, plain: Callable[[Any], Any] = copy_value) -> None:
         self.input = input
         self._verifier = Verifier(_log)
         self._chunks = ChunkExpander()
+        self._out: list[Event] = []
+        self._fresh = False
+        self._activities: dict[str, dict[str, Any]] = {}
         self._state = LiveState({} if input.state is UNSET else copy_value(input.state), plain)
         self._unanswered: dict[str, None] = {}
         self._answered: set[str] = set()
@@ -99,8 +126,8 @@ class Producer:
         return list(self._unanswered)
 
     def is_open(self, item: OpenItem) -> bool:
-        """Whether the item has been opened and not closed."""
-        return self._verifier.is_open(item)
+        """Whether the item has been opened and not closed; nothing is once the run has ended."""
+        return not self.ended and self._verifier.is_open(item)
 
     def open_items(self) -> list[OpenItem]:
         """Everything that is open, in the order in which it was opened."""
@@ -108,17 +135,26 @@ class Producer:
 
     def start(self) -> list[Event]:
         """Open the run (RUN-2, VER-1)."""
-        return self._emit(
+        self._emit(
             RunStartedEvent(
                 thread_id=self.input.thread_id,
                 run_id=self.input.run_id,
                 protocol_version=PROTOCOL_VERSION,
             )
         )
+        return self._sent()
 
     def emit(self, event: Event) -> list[Event]:
-        """Emit an event that this package has built, so that its structure is right."""
-        return [*self.flush(), *self._emit(event)]
+        """Emit an event that this package has built of what a program gave it.
+
+        Raises `MalformedEvent` when that was not what the protocol describes: nothing is
+        removed here to make it fit.
+        """
+        if type(event) not in _CONTENTS:
+            _prove(event)
+        self._flush()
+        self._emit(event)
+        return self._sent()
 
     def emit_foreign(self, event: Event | Mapping[str, Any]) -> list[Event]:
         """Emit an event that a program has built, typed or as plain JSON.
@@ -129,21 +165,18 @@ class Producer:
         emitted as they are.
         """
         checked = _checked(event)
-        if type(checked) in CHUNKS and self._chunks.lanes:
-            # A state event would end the chunk stream that this one may continue (CHUNK-5).
-            return self._emit(checked)
-        return [*self.flush(), *self._emit(checked)]
+        if isinstance(checked, RunStartedEvent) and self._restates(checked):
+            return self._sent()
+        if type(checked) not in CHUNKS or not self._chunks.lanes:
+            # A state event would end the chunk stream that a chunk may continue (CHUNK-5).
+            self._flush()
+        self._emit(checked)
+        return self._sent()
 
     def flush(self) -> list[Event]:
         """Emit what has been changed in `state`, as one delta or, where shorter, a snapshot."""
-        if self._verifier.phase is not Phase.ACTIVE:
-            return []
-        operations = self._state.changes()
-        if operations is None:
-            return []
-        if operations[0]["path"] == "" and operations[0]["op"] == "replace":
-            return self._emit(StateSnapshotEvent(snapshot=operations[0]["value"]))
-        return self._emit(StateDeltaEvent(delta=operations))
+        self._flush()
+        return self._sent()
 
     def finish(
         self,
@@ -154,63 +187,98 @@ class Producer:
     ) -> list[Event]:
         """Close what is open, the last opened first, and the run (RUN-5).
 
-        Without an outcome the run succeeded; the calls it leaves unanswered are named.
+        Without an outcome the run succeeded; the calls it leaves unanswered are named. Raises
+        `MalformedEvent` for what is no outcome, result or usage; the run goes on then.
         """
-        events = self.flush()
+        self._flush()
         self._end_chunk_streams()
         for item in reversed(self.open_items()):
-            events += self._emit(_closing(item, outcome))
+            self._emit(_closing(item, outcome))
         if outcome is None:
             pending = self.pending_tool_call_ids
             outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=pending or UNSET)
-        events += self._emit(
-            RunFinishedEvent(
-                thread_id=self.input.thread_id,
-                run_id=self.input.run_id,
-                outcome=outcome,
-                result=result,
-                usage=list(usage) or UNSET,
-            )
+        finished = RunFinishedEvent(
+            thread_id=self.input.thread_id,
+            run_id=self.input.run_id,
+            outcome=outcome,
+            result=result,
+            usage=list(usage) or UNSET,
         )
-        return events
+        _prove(finished)
+        self._emit(finished)
+        return self._sent()
 
     def fail(
         self, message: str, code: str | None = None, *, usage: Iterable[TokenUsage] = ()
     ) -> list[Event]:
         """End the run as failed, together with whatever is open (RUN-7)."""
-        return self._emit(
-            RunErrorEvent(
-                message=message,
-                code=UNSET if code is None else code,
-                usage=list(usage) or UNSET,
-            )
+        failed = RunErrorEvent(
+            message=message,
+            code=UNSET if code is None else code,
+            usage=list(usage) or UNSET,
         )
+        _prove(failed)
+        try:
+            self._flush()
+        except (AguiaError, RecursionError) as error:
+            _logger.error("the last changes of the state can't be sent: %s", error)
+        self._emit(failed)
+        return self._sent()
 
     def close_owned_by(self, subagent_run_id: str) -> list[Event]:
         """Close what an invocation has left open, the last opened first."""
-        events = self.flush()
+        self._flush()
         self._end_chunk_streams(subagent_run_id)
         for item in reversed(self.open_items()):
             if item.owner == subagent_run_id:
-                events += self._emit(_closing(item, None))
+                self._emit(_closing(item, None))
+        return self._sent()
+
+    def _sent(self) -> list[Event]:
+        """What has been emitted and not been given out."""
+        events, self._out = self._out, []
         return events
 
-    def _emit(self, event: Event) -> list[Event]:
+    def _flush(self) -> None:
+        if self._verifier.phase is not Phase.ACTIVE:
+            return
+        operations = self._state.changes()
+        if operations is None:
+            return
+        event: Event = StateDeltaEvent(delta=operations)
+        if operations[0]["path"] == "" and operations[0]["op"] == "replace":
+            event = StateSnapshotEvent(snapshot=operations[0]["value"])
+        _prove(event)
+        self._emit(event, operations)
+
+    def _restates(self, event: RunStartedEvent) -> bool:
+        """Whether an agent that writes its own events begins with the start that was emitted."""
+        return (
+            self._fresh
+            and event.run_id == self.input.run_id
+            and event.thread_id == self.input.thread_id
+        )
+
+    def _emit(self, event: Event, operations: JsonPatch | None = None) -> None:
+        """Take the event, and let it out; with `operations` it tells what `state` has become."""
         if not self._chunks.lanes and type(event) not in CHUNKS:
-            self._take(event)
-            return [event]
+            self._take(event, operations)
+            self._out.append(event)
+            return
         before = dict(self._chunks.lanes)
         try:
             for expanded in self._chunks.expand(event):
-                self._take(expanded)
-        except ProtocolViolation:
-            # What was refused has opened nothing.
-            lanes = self._chunks.lanes
-            for owner, stream in list(lanes.items()):
-                if before.get(owner) is not stream:
-                    del lanes[owner]
+                self._take(expanded, operations)
+        except AguiaError:
+            # What was refused has opened nothing, and has ended nothing for the reader either.
+            self._chunks.lanes.clear()
+            self._chunks.lanes.update(before)
+            for stream in before.values():
+                family = Family(stream.kind)
+                if not self._verifier.is_open(OpenItem(family, stream.id, stream.owner)):
+                    self._verifier.check(_opening(family, stream.id, stream.owner))
             raise
-        return [event]
+        self._out.append(event)
 
     def _end_chunk_streams(self, owner: str | None = None) -> None:
         """Take note of the ends that the next event of the run, or of the owner, implies.
@@ -223,11 +291,25 @@ class Producer:
                 for end in self._chunks.close(stream.owner):
                     self._take(end)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, operations: JsonPatch | None = None) -> None:
         """Judge one event, expanded, and take note of what it does."""
-        if isinstance(event, ToolCallResultEvent):
-            self._refuse_frontend_result(event)
+        if type(event) in _CONTENTS:
+            self._verifier.check(event)
+            self._fresh = False
+            return
+        match event:
+            case ToolCallResultEvent():
+                self._refuse_frontend_result(event)
+            case RunFinishedEvent():
+                self._judge_outcome(event)
+            case RunStartedEvent() | RunErrorEvent() if self.ended:
+                raise SequenceViolation(
+                    "the run has ended, and this was one run",
+                    rule="RUN-6",
+                    event_type=event.type,
+                )
         self._verifier.check(event)
+        self._fresh = isinstance(event, RunStartedEvent)
         match event:
             case ToolCallStartEvent():
                 if event.tool_call_name in self._frontend:
@@ -237,10 +319,38 @@ class Producer:
             case ToolCallResultEvent():
                 self._unanswered.pop(event.tool_call_id, None)
                 self._answered.add(event.tool_call_id)
+            case StateSnapshotEvent() | StateDeltaEvent() if operations is not None:
+                self._state.tell(operations)
             case StateSnapshotEvent():
                 self._state.replace(event.snapshot)
             case StateDeltaEvent():
                 self._state.tell(event.delta)
+            case ActivitySnapshotEvent() if event.replace is not False:
+                self._activities[event.message_id] = event.content
+            case ActivityDeltaEvent() if event.message_id in self._activities:
+                content = apply(self._activities[event.message_id], event.patch)
+                if not isinstance(content, dict):
+                    raise PatchError("the content of an activity has to stay an object")
+                self._activities[event.message_id] = content
+            case MessagesSnapshotEvent():
+                self._activities = {
+                    message.id: message.content
+                    for message in event.messages
+                    if isinstance(message, ActivityMessage)
+                }
+
+    def _judge_outcome(self, event: RunFinishedEvent) -> None:
+        """Refuse an outcome that says what is not so."""
+        rule = why = None
+        match event.outcome:
+            case RunFinishedSuccessOutcome(pending_tool_call_ids=list(ids)):
+                if ids != self.pending_tool_call_ids:
+                    rule, why = "FRONT-3", "the pending calls are those that have no result"
+            case RunFinishedInterruptOutcome(interrupts=interrupts):
+                if len({interrupt.id for interrupt in interrupts}) < len(interrupts):
+                    rule, why = "INT-1", "two interrupts have the same id"
+        if why is not None:
+            raise SequenceViolation(why, rule=rule, event_type=event.type)
 
     def _refuse_frontend_result(self, event: ToolCallResultEvent) -> None:
         id_ = event.tool_call_id
@@ -289,6 +399,42 @@ def _closing(item: OpenItem, outcome: RunFinishedOutcome | None) -> Event:
         case Family.SUBAGENT:
             return SubagentFinishedEvent(subagent_run_id=item.id)
     raise TypeError(f"{item.family} is never open")
+
+
+def _opening(family: Family, id_: str, owner: str | UnsetType) -> Event:
+    match family:
+        case Family.MESSAGE:
+            return TextMessageStartEvent(message_id=id_, subagent_run_id=owner)
+        case Family.TOOL_CALL:
+            return ToolCallStartEvent(tool_call_id=id_, tool_call_name="", subagent_run_id=owner)
+    return ReasoningMessageStartEvent(message_id=id_, role="reasoning", subagent_run_id=owner)
+
+
+def _prove(event: Event) -> None:
+    """Raise `MalformedEvent` for a typed event whose attributes are not what its type says."""
+    try:
+        frame = encode(event)
+    except (TypeError, RecursionError) as error:
+        raise MalformedEvent(
+            f"{event.type} is no JSON: {error}", rule="PROC-3", event_type=event.type
+        ) from None
+    if nests_deeper_than(frame, MAX_DEPTH):
+        raise MalformedEvent(
+            f"the event nests deeper than {MAX_DEPTH} levels, and readers refuse that",
+            rule=None,
+            event_type=event.type,
+        )
+    if isinstance(event, StateSnapshotEvent):
+        return  # any JSON is a state
+    try:
+        decode_event(frame)
+    except STRICT_FAILURES:
+        removed: list[ProtocolWarning] = []
+        enforce_event(parse_object(frame), removed.append)
+        for warning in removed:
+            raise MalformedEvent(
+                warning.message, rule="PROC-13", event_type=event.type, path=warning.path
+            ) from None
 
 
 def _checked(event: Event | Mapping[str, Any]) -> Event:

@@ -5,20 +5,13 @@ the official `ag_ui.core` package are understood wherever they are installed.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from aguia.codec.json import copy_value
 
 __all__ = ["plain_event", "plain_value"]
-
-_REQUIRED_PAYLOADS: Final = {
-    "STATE_SNAPSHOT": "snapshot",
-    "CUSTOM": "value",
-    "RAW": "event",
-}
-"""Members that are required and may be null (EVT-4)."""
 
 
 def plain_value(value: Any) -> Any:
@@ -27,21 +20,22 @@ def plain_value(value: Any) -> Any:
     Takes JSON values, dataclasses, msgspec structs, pydantic models, and containers of them.
     Raises `ValueError` or `TypeError` for what has no JSON form, `NaN` included.
     """
-    return copy_value(msgspec.to_builtins(value, str_keys=False, enc_hook=_dump))
+    try:
+        return copy_value(msgspec.to_builtins(value, str_keys=False, enc_hook=_dump))
+    except RecursionError:
+        raise ValueError("the value nests too deeply, or in itself") from None
 
 
 def plain_event(event: Any) -> dict[str, Any]:
     """An event as plain JSON: a mapping, a struct of this package or a pydantic model.
 
-    A pydantic model's unset optional members are None and stay away (EVT-4); a required
-    payload that is None is null. Raises `TypeError` for what is no event at all.
+    A pydantic model's optional members that are None stay away, and a required one that is
+    None is null (EVT-4). Raises `TypeError` for what is no event at all.
     """
     dump = getattr(event, "model_dump", None)
     if dump is not None:
-        plain: dict[str, Any] = dump(mode="json", by_alias=True, exclude_none=True)
-        payload = _REQUIRED_PAYLOADS.get(str(plain.get("type")))
-        if payload is not None:
-            plain[payload] = dump(mode="json", by_alias=True, include={payload}).get(payload)
+        plain: dict[str, Any] = dump(mode="json", by_alias=True)
+        _drop_unset(event, plain)
         return plain
     if isinstance(event, msgspec.Struct | Mapping):
         value = plain_value(event)
@@ -52,8 +46,29 @@ def plain_event(event: Any) -> dict[str, Any]:
     )
 
 
+def _drop_unset(value: Any, plain: Any) -> None:
+    """Take out of a model's plain form the optional members that it has no value for."""
+    fields = getattr(type(value), "model_fields", None)
+    if fields is not None:
+        for name, field in fields.items():
+            member = field.serialization_alias or field.alias or name
+            item = getattr(value, name)
+            if item is None and not field.is_required():
+                plain.pop(member, None)
+            elif field.annotation is not Any:  # what is anything is data, nulls included
+                _drop_unset(item, plain.get(member))
+    elif isinstance(value, list | tuple) and isinstance(plain, list):
+        for item, counterpart in zip(value, plain, strict=False):
+            _drop_unset(item, counterpart)
+
+
 def _dump(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return dump(mode="json", by_alias=True)
+    # Subclasses that programs have made.
+    if isinstance(value, str | int | float):
+        return copy_value(value)
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -151,7 +151,9 @@ class AgentApp:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
-            if message["type"] == "lifespan.shutdown":
+            if message["type"] == "lifespan.startup":
+                self._closing = False
+            else:
                 await self.shutdown(0)
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
@@ -298,6 +300,7 @@ class AgentApp:
                 execution.events.abandon()
                 await send({"type": "http.response.body", "body": body})
                 return
+            del events  # while the socket is busy, they would double what a slow reader costs
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         if not execution.events.abandoned:
@@ -343,7 +346,10 @@ class Agents:
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
             message = await receive()
-            if message["type"] == "lifespan.shutdown":
+            if message["type"] == "lifespan.startup":
+                for app in self.apps.values():
+                    app._closing = False
+            else:
                 await self.shutdown(0)
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":

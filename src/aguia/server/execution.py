@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +23,7 @@ from aguia.protocol.events import Event, RunFinishedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.outcomes import RunFinishedCancelledOutcome, RunFinishedInterruptOutcome
 from aguia.server.run import Run
-from aguia.server.speaker import RunError
+from aguia.server.speaker import meant_error
 from aguia.server.stream import EventStream
 
 __all__ = ["Agent", "Execution", "run_agent"]
@@ -117,14 +117,19 @@ class Execution:
             await asyncio.wait(
                 {task, asked}, timeout=self._deadline, return_when=asyncio.FIRST_COMPLETED
             )
-            if task.done():
-                self._end(await task)
-            else:
+            if not task.done():
                 await self._stop(task)
-                self._cancelled()
+                self._end(None, cancelled=True)
+            elif task.cancelled():
+                self._end(self._failure(None, "cancelled its own task"))
+            elif task.exception() is None:
+                failure = task.result()
+                # One that asked for its cancellation and returned has not completed.
+                asked_for = failure is None and self._cancel_asked.is_set()
+                self._end(failure, cancelled=asked_for)
         except asyncio.CancelledError:
             task.cancel()
-            self._cancelled()
+            self._end(None, cancelled=True)
             raise
         finally:
             asked.cancel()
@@ -135,8 +140,6 @@ class Execution:
         """Run the agent; what it raised becomes a value, so that nothing else sees it."""
         try:
             result = await self._answer()
-        except RunError as error:
-            return _Failure(error.message, error.code)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -145,6 +148,9 @@ class Execution:
         except ProtocolViolation as error:
             return self._failure(error, f"broke the rule {error.rule}")
         except Exception as error:
+            meant = meant_error(error)
+            if meant is not None:
+                return _Failure(meant.message, meant.code)
             return self._failure(error, "raised an exception")
         except BaseException as error:
             # An agent doesn't get to end the server; a keyboard interrupt is for the server.
@@ -154,10 +160,7 @@ class Execution:
                 raise
             return failure
         if result is not None and self.run.result is UNSET:
-            try:
-                self.run.result = plain_value(result)
-            except (ValueError, TypeError) as error:
-                return self._failure(error, "returned what is no JSON")
+            self.run.result = result
         return None
 
     async def _answer(self) -> Any:
@@ -175,14 +178,7 @@ class Execution:
                 if aclose is not None:
                     await aclose()
         elif isinstance(answer, Iterable) and not isinstance(answer, str | bytes | dict):
-            events = iter(answer)
-            while True:
-                event = await anyio.to_thread.run_sync(
-                    next, events, _EXHAUSTED, abandon_on_cancel=True
-                )
-                if event is _EXHAUSTED:
-                    break
-                await self.run.emit(event)
+            await self._emit_from_thread(iter(answer))
         else:
             raise TypeError(
                 "an agent is a coroutine function or a generator function of events; this one "
@@ -190,8 +186,22 @@ class Execution:
             )
         return None
 
+    async def _emit_from_thread(self, events: Iterator[Any]) -> None:
+        run_sync = anyio.to_thread.run_sync
+        try:
+            while True:
+                event = await run_sync(next, events, _EXHAUSTED, abandon_on_cancel=True)
+                if event is _EXHAUSTED:
+                    return
+                await self.run.emit(event)
+        finally:
+            close = getattr(events, "close", None)
+            if close is not None and not getattr(events, "gi_running", False):
+                await run_sync(close, abandon_on_cancel=True)
+
     async def _stop(self, task: asyncio.Task[Any]) -> None:
         """Cancel the agent; one that ignores it is cut off when its grace is over."""
+        self.run.cancelled = True
         for _ in range(3):
             task.cancel()
             await asyncio.wait({task}, timeout=self._grace / 3)
@@ -203,13 +213,23 @@ class Execution:
             self.run.thread_id,
         )
 
-    def _end(self, failure: _Failure | None) -> None:
+    def _end(self, failure: _Failure | None, *, cancelled: bool = False) -> None:
         """The terminal event, unless the agent has emitted one itself."""
         if self._producer.ended:
             return
+        try:
+            events = self._ending(failure, cancelled)
+        except Exception as error:
+            failure = self._failure(error, "left what no run can end with")
+            events = self._producer.fail(failure.message)
+        self.events.push(events)
+
+    def _ending(self, failure: _Failure | None, cancelled: bool) -> list[Event]:
         run, producer = self.run, self._producer
         if failure is not None:
             events = producer.fail(failure.message, failure.code, usage=run.usage)
+        elif cancelled:
+            events = producer.finish(RunFinishedCancelledOutcome(), usage=run.usage)
         else:
             for entry in run.resume.unknown:
                 _logger.warning(
@@ -222,17 +242,12 @@ class Execution:
             outcome = (
                 RunFinishedInterruptOutcome(interrupts=run.interrupts) if run.interrupts else None
             )
-            result = UNSET if run.result is None else run.result
+            result = run.result
+            result = UNSET if result is None or result is UNSET else plain_value(result)
             events = producer.finish(outcome, result=result, usage=run.usage)
-        self.events.push(events)
+        return events
 
-    def _cancelled(self) -> None:
-        if not self._producer.ended:
-            self.events.push(
-                self._producer.finish(RunFinishedCancelledOutcome(), usage=self.run.usage)
-            )
-
-    def _failure(self, error: BaseException, what: str) -> _Failure:
+    def _failure(self, error: BaseException | None, what: str) -> _Failure:
         _logger.error(
             "run %s of thread %s: the agent %s",
             self.run.run_id,
@@ -240,7 +255,7 @@ class Execution:
             what,
             exc_info=error,
         )
-        if self._expose_errors:
+        if self._expose_errors and error is not None:
             return _Failure(f"{type(error).__name__}: {error}")
         return _Failure(_GENERIC)
 

@@ -15,12 +15,20 @@ from aguia.pipeline.verification import OpenItem
 from aguia.producer import Producer
 from aguia.protocol.common import UNSET, Metadata
 from aguia.protocol.errors import InvalidInput, SequenceViolation
-from aguia.protocol.events import Event, StateDeltaEvent, StateSnapshotEvent
+from aguia.protocol.events import Event, StateDeltaEvent, StateSnapshotEvent, StepStartedEvent
 from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
 from aguia.protocol.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from aguia.protocol.outcomes import Interrupt, TokenUsage
 from aguia.protocol.patch import JsonPatch
-from aguia.server.speaker import Speaker, arguments_text, checked_metadata, new_id, optional
+from aguia.server.speaker import (
+    Speaker,
+    arguments_text,
+    checked_metadata,
+    checked_patch,
+    new_id,
+    optional,
+    text_of,
+)
 from aguia.server.stream import EventStream
 
 __all__ = ["CANCELLED", "Cancelled", "Resume", "Run"]
@@ -42,7 +50,8 @@ class Resume(Sequence[ResumeEntry]):
     """The answers that this run was given to the interrupts of the one before it (INT-2).
 
     A sequence of the input's entries, in order. `answer` reads one; the entries that nobody
-    has asked for when the run ends named interrupts that the agent doesn't know (INT-4).
+    has asked for or looked at when the run ends named interrupts that the agent doesn't know
+    (INT-4).
     """
 
     def __init__(self, entries: Sequence[ResumeEntry]) -> None:
@@ -78,7 +87,7 @@ class Resume(Sequence[ResumeEntry]):
 
     @property
     def unknown(self) -> list[ResumeEntry]:
-        """The entries that nobody has asked for so far."""
+        """The entries that nobody has asked for or looked at so far."""
         return [entry for entry in self._entries if entry.interrupt_id not in self._asked]
 
     @overload
@@ -86,13 +95,16 @@ class Resume(Sequence[ResumeEntry]):
     @overload
     def __getitem__(self, index: slice) -> list[ResumeEntry]: ...
     def __getitem__(self, index: int | slice) -> ResumeEntry | list[ResumeEntry]:
-        return self._entries[index]
+        found = self._entries[index]
+        for entry in found if isinstance(found, list) else [found]:
+            self._asked.add(entry.interrupt_id)
+        return found
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[ResumeEntry]:
-        return iter(self._entries)
+        return (self[index] for index in range(len(self)))
 
 
 class Run(Speaker):
@@ -104,6 +116,8 @@ class Run(Speaker):
         resume: the answers to the interrupts of the run before, see `Resume`.
         principal: what the application's authentication made of the request, else None.
         result: what the run returns; also the value that the agent function returns.
+        cancelled: whether the run is being cancelled, for agents that work in a thread.
+        interrupts: what the run has asked so far, see `interrupt`.
     """
 
     def __init__(
@@ -176,7 +190,7 @@ class Run(Speaker):
 
         Raises `PatchError`, and sends nothing, when it does not apply.
         """
-        await self.send(StateDeltaEvent(delta=plain_value(list(operations))))
+        await self.send(StateDeltaEvent(delta=checked_patch(operations)))
 
     # The application's tools
 
@@ -271,7 +285,7 @@ class Run(Speaker):
 
         Raises `SequenceViolation` for an id that this run has asked with already.
         """
-        id_ = interrupt_id or tool_call_id or new_id("interrupt")
+        id_ = text_of(interrupt_id or tool_call_id or new_id("interrupt"))
         if any(known.id == id_ for known in self.interrupts):
             raise SequenceViolation(
                 f"this run asks with the id '{id_}' already",
@@ -280,9 +294,11 @@ class Run(Speaker):
             )
         if response_type is not None:
             response_schema = schema_of(response_type)
+        if response_schema is not None and not isinstance(response_schema, dict):
+            raise TypeError(f"a schema is a dictionary, not {type(response_schema).__name__}")
         interrupt = Interrupt(
             id=id_,
-            reason=reason,
+            reason=text_of(reason),
             message=optional(message),
             tool_call_id=optional(tool_call_id),
             response_schema=UNSET if response_schema is None else plain_value(response_schema),
@@ -309,7 +325,7 @@ class Run(Speaker):
         """Count the tokens of one model call, summed by provider and model (USE-1).
 
         Prompt and generated tokens are totals, of which the other three are parts. What the
-        provider didn't report stays absent.
+        provider didn't report stays absent. Raises `ValueError` for what is no number of tokens.
         """
         counts = {
             "input_tokens": input_tokens,
@@ -324,6 +340,8 @@ class Run(Speaker):
         sums: dict[str, Any] = {}
         for name, count in counts.items():
             if count is not None:
+                if type(count) is not int or count < 0:
+                    raise ValueError(f"{name} is a number of tokens, not {count!r}")
                 before = getattr(known, name)
                 sums[name] = count if before is UNSET else before + count
         known = msgspec.structs.replace(known, **sums)
@@ -360,9 +378,11 @@ class Run(Speaker):
 
     async def send(self, event: Event) -> None:
         """An event that this package has built, so that its structure is right."""
-        if event.type == "STEP_STARTED":
-            self._count_step()
         await self._push(self._producer.emit(event))
+
+    def is_open(self, item: OpenItem) -> bool:
+        """Whether the item has been opened and not closed."""
+        return self._producer.is_open(item)
 
     def close(self, item: OpenItem, event: Event) -> None:
         """Send the end of an item, unless the run's own end has closed it already.
@@ -378,10 +398,8 @@ class Run(Speaker):
 
     async def _push(self, events: list[Event]) -> None:
         self._stream.push(events)
-        await self._stream.drained()
-
-    def _count_step(self) -> None:
         if self._steps_left is not None:
-            self._steps_left -= 1
+            self._steps_left -= sum(isinstance(event, StepStartedEvent) for event in events)
             if self._steps_left < 0:
                 self.cancel()
+        await self._stream.drained()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import uuid4
 
 from aguia.codec.json import copy_value, encode
+from aguia.conversation.patch import PatchError
 from aguia.interop.values import plain_value
 from aguia.pipeline.verification import Family, OpenItem
 from aguia.protocol.common import UNSET, Metadata, UnsetType
@@ -42,7 +43,7 @@ from aguia.protocol.events import (
 )
 from aguia.protocol.messages import TextMessageRole
 from aguia.protocol.outcomes import SubagentFinishedSuspendedOutcome
-from aguia.protocol.patch import JsonPatch
+from aguia.protocol.patch import JsonPatch, check_patch
 
 if TYPE_CHECKING:
     from aguia.server.run import Run
@@ -61,6 +62,7 @@ __all__ = [
 ]
 
 _FAILED = "The subagent failed."
+_CUT_OFF = "The subagent was cancelled."
 
 
 class RunError(AguiaError):
@@ -72,8 +74,9 @@ class RunError(AguiaError):
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.code = code
+        # Programs pass exceptions and numbers here, and this must not fail on the way out.
+        self.message = str(message)
+        self.code = None if code is None else str(code)
 
 
 class Speaker:
@@ -267,22 +270,34 @@ class Speaker:
         )
 
 
-class _Item:
-    """Something that opens, is written to and closes."""
+class _Annotated:
+    """Something whose closing event can carry metadata."""
 
-    def __init__(self, run: "Run", owner: str | UnsetType) -> None:
-        self._run = run
-        self._owner = owner
-        self._last_metadata: Metadata | UnsetType = UNSET
+    _last_metadata: Metadata | UnsetType = UNSET
 
     def annotate(self, **metadata: Any) -> None:
         """Metadata that goes with the closing event, such as what is only known at the end."""
         known = {} if self._last_metadata is UNSET else self._last_metadata
         self._last_metadata = {**known, **copy_value(metadata)}
 
+
+class _Item(_Annotated):
+    """Something that opens, is written to and closes."""
+
+    def __init__(self, run: "Run", owner: str | UnsetType) -> None:
+        self._run = run
+        self._owner = owner
+
     async def __aenter__(self) -> Self:
-        for event in self._opening():
-            await self._run.send(event)
+        # What was opened before an opening was refused or cancelled has no block to close it.
+        closing = [end for end in self._closing() if not self._run.is_open(end[0])]
+        try:
+            for event in self._opening():
+                await self._run.send(event)
+        except BaseException:
+            for item, end in closing:
+                self._run.close(item, end)
+            raise
         return self
 
     async def __aexit__(
@@ -559,21 +574,24 @@ class Activity:
         activity_type: str | None = None,
         metadata: Metadata | None = None,
     ) -> None:
-        """Amend the content by a JSON Patch, and the type where one is given (ACT-3)."""
-        if activity_type is not None:
-            self.activity_type = activity_type
+        """Amend the content by a JSON Patch, and the type where one is given (ACT-3).
+
+        Raises `PatchError`, and sends nothing, when it does not apply.
+        """
+        type_ = activity_type or self.activity_type
         await self._run.send(
             ActivityDeltaEvent(
                 message_id=self.message_id,
-                activity_type=self.activity_type,
-                patch=plain_value(list(operations)),
+                activity_type=type_,
+                patch=checked_patch(operations),
                 subagent_run_id=self._owner,
                 metadata=checked_metadata(metadata),
             )
         )
+        self.activity_type = type_
 
 
-class Subagent(Speaker):
+class Subagent(Speaker, _Annotated):
     """One invocation of a subagent. `subagent_run_id` names it."""
 
     def __init__(self, run: "Run", subagent_run_id: str, start: SubagentStartedEvent) -> None:
@@ -586,7 +604,7 @@ class Subagent(Speaker):
 
     def finish(self, result: Any) -> None:
         """Give the invocation a result, sent when its block ends."""
-        self._result = plain_value(result)
+        self._result = UNSET if result is None else plain_value(result)
 
     def suspend(self, *interrupt_ids: str) -> None:
         """End the block as suspended, waiting for these interrupts or a descendant's (SUB-5)."""
@@ -594,7 +612,14 @@ class Subagent(Speaker):
         self._interrupt_ids += interrupt_ids
 
     async def __aenter__(self) -> Self:
-        await self._run.send(self._start)
+        item = OpenItem(Family.SUBAGENT, self.subagent_run_id, UNSET)
+        active = self._run.is_open(item)
+        try:
+            await self._run.send(self._start)
+        except BaseException as error:
+            if not active:
+                self._run.close(item, self._end(error))
+            raise
         return self
 
     async def __aexit__(
@@ -609,21 +634,37 @@ class Subagent(Speaker):
 
     def _end(self, error: BaseException | None) -> Event:
         id_ = self.subagent_run_id
-        if isinstance(error, RunError):
-            return SubagentErrorEvent(
-                subagent_run_id=id_, message=error.message, code=optional(error.code)
-            )
+        meant = meant_error(error)
+        if meant is not None:
+            return self._failed(meant.message, meant.code)
         if isinstance(error, Exception):
-            return SubagentErrorEvent(subagent_run_id=id_, message=_FAILED)
+            return self._failed(_FAILED)
         if error is not None:
-            # Cancelled: the invocation was cut off together with the run.
-            return SubagentErrorEvent(
-                subagent_run_id=id_, message="The run was cancelled.", code="cancelled"
-            )
-        if self._suspended:
-            outcome = SubagentFinishedSuspendedOutcome(interrupt_ids=self._interrupt_ids or UNSET)
-            return SubagentFinishedEvent(subagent_run_id=id_, outcome=outcome)
-        return SubagentFinishedEvent(subagent_run_id=id_, result=self._result)
+            # Cancelled: the invocation was cut off, together with the run or by the agent.
+            return self._failed(_CUT_OFF, "cancelled")
+        suspended = SubagentFinishedSuspendedOutcome(interrupt_ids=self._interrupt_ids or UNSET)
+        return SubagentFinishedEvent(
+            subagent_run_id=id_,
+            outcome=suspended if self._suspended else UNSET,
+            result=UNSET if self._suspended else self._result,
+            metadata=self._last_metadata,
+        )
+
+    def _failed(self, message: str, code: str | None = None) -> Event:
+        return SubagentErrorEvent(
+            subagent_run_id=self.subagent_run_id,
+            message=message,
+            code=optional(code),
+            metadata=self._last_metadata,
+        )
+
+
+def meant_error(error: BaseException | None) -> RunError | None:
+    """The `RunError` that an exception is, or that a task group has made a group of."""
+    if isinstance(error, BaseExceptionGroup):
+        _, others = error.split(RunError)
+        return meant_error(error.exceptions[0]) if others is None else None
+    return error if isinstance(error, RunError) else None
 
 
 def new_id(prefix: str) -> str:
@@ -644,6 +685,16 @@ def checked_metadata(metadata: Metadata | None) -> Metadata | UnsetType:
     if not isinstance(copied, dict):
         raise TypeError(f"metadata is a dictionary, not {type(metadata).__name__}")
     return copied
+
+
+def checked_patch(operations: Sequence[object]) -> JsonPatch:
+    """The operations as plain JSON. Raises `PatchError` for what is no JSON Patch."""
+    patch: JsonPatch = plain_value(list(operations))
+    try:
+        check_patch(patch)
+    except ValueError as error:
+        raise PatchError(str(error)) from None
+    return patch
 
 
 def text_of(value: str) -> str:

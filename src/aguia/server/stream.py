@@ -51,6 +51,9 @@ class EventStream:
 
     async def drained(self) -> None:
         """Wait until the reader has caught up."""
+        if self._abandoned:
+            # Nothing else would hold up a writer that does nothing but write, nor cancel it.
+            await asyncio.sleep(0)
         while len(self._waiting) > self._capacity and not self._abandoned:
             self._space.clear()
             await self._space.wait()
