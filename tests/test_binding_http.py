@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import httpx
@@ -43,7 +44,7 @@ async def in_process() -> list[Event]:
     return [event async for event in run_agent(agent, INPUT)]
 
 
-def plain(events: list[Event]) -> Any:
+def plain(events: Iterable[Any]) -> Any:
     return [msgspec.to_builtins(event) for event in events]
 
 

@@ -419,7 +419,11 @@ async def test_a_slow_stream_is_kept_alive_and_read() -> None:
                 pass
         npm = await anyio.to_thread.run_sync(lambda: _speaks(url, turns=[{"runId": "r"}]))
         async with httpx.AsyncClient() as client:
-            raw = await client.post(url, json={"threadId": "t", "runId": "r", "messages": []})
+            raw = await client.post(
+                url,
+                json={"threadId": "t", "runId": "r", "messages": []},
+                headers={"accept": "text/event-stream"},
+            )
 
     assert raw.text.count("\n:") + raw.text.startswith(":") >= 3
     said = [{"id": "m", "role": "assistant", "content": "slowly but surely"}]

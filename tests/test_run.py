@@ -14,8 +14,16 @@ import pytest
 
 from aguia import InvalidInput, MalformedEvent, ProtocolViolation, SequenceViolation
 from aguia.conversation.patch import PatchError
+from aguia.protocol.content import (
+    AudioPart,
+    ContentPart,
+    DataSource,
+    DocumentPart,
+    FileSource,
+    TextPart,
+    UrlSource,
+)
 from aguia.protocol.content import ImagePart as Image
-from aguia.protocol.content import TextPart, UrlSource
 from aguia.protocol.events import StepStartedEvent, TextMessageContentEvent
 from aguia.protocol.messages import AssistantMessage, ToolMessage
 from aguia.server import CANCELLED, Run, RunError
@@ -1605,3 +1613,60 @@ async def test_a_typed_event_with_wrong_attributes_is_refused() -> None:
             await run.emit("RUN_FINISHED")
 
     assert json.dumps((await record(agent)).types) == "[]"
+
+
+async def test_what_a_model_cannot_take_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """IN-2, TOOL-9: skipped with a warning, never fatal; what is left keeps its order."""
+    parts: list[ContentPart] = [
+        TextPart(text="look"),
+        Image(source=UrlSource(value="https://example.com/a.png")),
+        AudioPart(source=DataSource(value="AA==", mime_type="audio/wav")),
+        DocumentPart(source=FileSource(value="f-1", provider="openai")),
+        DocumentPart(source=FileSource(value="f-2", provider="other")),
+        DocumentPart(source=FileSource(value="f-3")),
+    ]
+    seen: list[list[str]] = []
+
+    async def agent(run: Run) -> None:
+        seen.append([part.type for part in run.usable(parts)])
+        seen.append([part.type for part in run.usable(parts, kinds=("text", "image"))])
+        documents = run.usable(parts, kinds=("document",), providers=("openai",))
+        seen.append([part.source.value for part in documents if isinstance(part, DocumentPart)])
+        seen.append([part.type for part in run.usable("words")])
+        seen.append([part.type for part in run.usable(parts[2:3])])
+
+    assert (await record(agent)).outcome == "success"
+    assert seen == [["text"], ["text", "image"], ["f-1", "f-3"], ["text"], []]
+    assert "a file handle of the provider other" in caplog.text
+    assert "[IN-2]" in caplog.text
+
+
+async def test_a_call_of_an_earlier_run_can_be_answered() -> None:
+    """TOOL-6; but never one of the application's (FRONT-1)."""
+
+    async def agent(run: Run) -> None:
+        await run.answer("call-1", "done", message_id="m-2", metadata={"k": 1})
+        with pytest.raises(SequenceViolation) as refused:
+            await run.answer("call-2", "no")
+        assert refused.value.rule == "FRONT-1"
+
+    calls = [
+        {"id": "call-1", "type": "function", "function": {"name": "own", "arguments": "{}"}},
+        {"id": "call-2", "type": "function", "function": {"name": "theirs", "arguments": "{}"}},
+    ]
+    recorded = await record(
+        agent,
+        run_input(
+            messages=[{"id": "m-1", "role": "assistant", "toolCalls": calls}],
+            tools=[{"name": "theirs", "description": "The application's."}],
+        ),
+    )
+    assert recorded.said == [
+        event(
+            "TOOL_CALL_RESULT",
+            messageId="m-2",
+            toolCallId="call-1",
+            content="done",
+            metadata={"k": 1},
+        )
+    ]

@@ -231,7 +231,8 @@ class AgentApp:
             ) from None
 
     async def _body(self, request: Request) -> bytes:
-        content_type = request.headers.get("content-type", "application/json")
+        # Required, since a page of another origin may send a request without one unasked.
+        content_type = request.headers.get("content-type", "")
         if content_type.split(";", 1)[0].strip().lower() != "application/json":
             raise _Refused(415, "the run input is sent as application/json")
         length = request.headers.get("content-length", "")

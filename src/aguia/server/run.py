@@ -4,7 +4,8 @@ Nothing here knows a socket: what is said goes into a bounded stream, and whoeve
 none of the run's business (design decision 9).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
@@ -14,6 +15,7 @@ from aguia.interop.values import plain_event, plain_value
 from aguia.pipeline.verification import OpenItem
 from aguia.producer import Producer
 from aguia.protocol.common import UNSET, Metadata
+from aguia.protocol.content import ContentPart, FileSource, TextPart
 from aguia.protocol.errors import InvalidInput, SequenceViolation
 from aguia.protocol.events import Event, StateDeltaEvent, StateSnapshotEvent, StepStartedEvent
 from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
@@ -34,6 +36,8 @@ from aguia.server.stream import EventStream
 __all__ = ["CANCELLED", "Cancelled", "Resume", "Run"]
 
 T = TypeVar("T")
+
+_logger: Final = logging.getLogger("aguia.server")
 
 
 class Cancelled:
@@ -254,6 +258,62 @@ class Run(Speaker):
             if call.id not in answered
         ]
 
+    async def answer(
+        self,
+        tool_call_id: str,
+        content: str | Sequence[ContentPart | dict[str, Any]],
+        *,
+        message_id: str | None = None,
+        metadata: Metadata | None = None,
+    ) -> None:
+        """Answer a call of one of the agent's own tools, also one of an earlier run (TOOL-6).
+
+        `ToolCallStream.result` is the same for a call made here. Raises `SequenceViolation` for
+        a call of one of the application's tools (FRONT-1).
+        """
+        event = {
+            "type": "TOOL_CALL_RESULT",
+            "messageId": message_id or new_id("msg"),
+            "toolCallId": text_of(tool_call_id),
+            "content": content if isinstance(content, str) else plain_value(list(content)),
+        }
+        if metadata is not None:
+            event["metadata"] = metadata
+        await self.emit(event)
+
+    # Content
+
+    def usable(
+        self,
+        content: str | Sequence[ContentPart],
+        *,
+        kinds: Collection[str] = ("text",),
+        providers: Collection[str] = (),
+    ) -> list[ContentPart]:
+        """The parts of a message's content, or of a tool's result, that a model can take.
+
+        Args:
+            content: text, or content parts.
+            kinds: the types of part that the model takes.
+            providers: those whose file handles it can resolve; a handle that names no provider
+                is taken when any is given.
+
+        What is left out is logged as a warning and never fails the run (IN-2, TOOL-9). A result
+        of which nothing is left is still answered, with an empty string.
+        """
+        if isinstance(content, str):
+            return [TextPart(text=content)]
+        parts = []
+        for part in content:
+            why = _unusable(part, kinds, providers)
+            if why is None:
+                parts.append(part)
+            else:
+                _logger.warning(
+                    "run %s of thread %s: left out %s [IN-2]", self.run_id, self.thread_id, why
+                )
+        return parts
+
     # Interrupts
 
     def interrupt(
@@ -403,3 +463,15 @@ class Run(Speaker):
             if self._steps_left < 0:
                 self.cancel()
         await self._stream.drained()
+
+
+def _unusable(part: ContentPart, kinds: Collection[str], providers: Collection[str]) -> str | None:
+    """Why a part can't be used, or None when it can."""
+    if part.type not in kinds:
+        return f"a part of the type {part.type}, which the model does not take"
+    if isinstance(part, TextPart) or not isinstance(part.source, FileSource):
+        return None
+    provider = part.source.provider
+    if provider is UNSET:
+        return None if providers else "a file handle of an unnamed provider"
+    return None if provider in providers else f"a file handle of the provider {provider}"
