@@ -20,8 +20,9 @@ TERMINAL: Final = ("RUN_FINISHED", "RUN_ERROR")
 
 
 def run_input(**members: Any) -> RunAgentInput:
-    """A run input with an empty thread, its members in camelCase."""
-    raw = {"threadId": "thread", "runId": "run", "messages": [], **members}
+    """A run input of today with an empty thread, its members in camelCase."""
+    raw = {"threadId": "thread", "runId": "run", "messages": [], "protocolVersion": "1.0"}
+    raw |= members
     return msgspec.convert(raw, RunAgentInput)
 
 

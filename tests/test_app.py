@@ -245,7 +245,7 @@ MESSAGE = {"id": "m", "role": "user", "content": "Hi"}
         (input_body(tools=[{"name": "t"}]), "/tools/0/description", "required"),
         (input_body(tools=None), "/tools", "an array"),
         (input_body(context=[{"description": "d", "value": 5}]), "/context/0/value", "string"),
-        (input_body(forwardedProps=None), "/forwardedProps", "null"),
+        (input_body(parentRunId=None), "/parentRunId", "null"),
         (input_body(state=None), "/state", "null"),
         (
             input_body(resume=[{"interruptId": "i", "status": 1}]),

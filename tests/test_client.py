@@ -1277,7 +1277,7 @@ async def test_middleware_sees_what_the_agent_sends() -> None:
         return item
 
     script = Script(reply({"type": "SAID", "words": "Yes"}))
-    async with scripted(script, middleware=[translate]) as agent:
+    async with scripted(script, event_middleware=[translate]) as agent:
         await collect(agent)
         assert said(agent.messages) == [("user", "Hi"), ("assistant", "Yes")]
 

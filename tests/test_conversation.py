@@ -11,6 +11,7 @@ from aguia import (
     UNSET,
     ActivityMessage,
     AssistantMessage,
+    Consumer,
     Conversation,
     Event,
     Interrupt,
@@ -978,3 +979,18 @@ def test_roles_of_what_is_built() -> None:
     assert kinds == [UserMessage, ActivityMessage, ReasoningMessage]
     reader.feed(result("o"))
     assert isinstance(reader.conversation.messages[-1], ToolMessage)
+
+
+def test_a_run_that_fails_after_it_finished_leaves_earlier_interrupts_open() -> None:
+    """CONV-4, RUN-6."""
+    earlier = Interrupt(id="i-1", reason="approval")
+    consumer = Consumer(interrupts=[earlier])
+    run = {"threadId": "t", "runId": "r"}
+    for each in (
+        {"type": "RUN_STARTED", **run},
+        {"type": "RUN_FINISHED", **run},
+        {"type": "RUN_ERROR", "message": "late"},
+    ):
+        list(consumer.receive_event(each))
+    assert consumer.conversation.interrupts == [earlier]
+    assert consumer.conversation.outcome is None

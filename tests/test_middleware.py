@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from aguia import CustomEvent, MalformedEvent, RawEvent, RunStartedEvent, TextMessageContentEvent
+from aguia import (
+    Consumer,
+    CustomEvent,
+    MalformedEvent,
+    RawEvent,
+    RunStartedEvent,
+    TextMessageContentEvent,
+)
 from aguia.pipeline.middleware import run_middleware
 from support_events import FINISHED, STARTED, Reader, event, frame
 
@@ -160,3 +167,20 @@ def test_several_events_of_one_keep_its_index() -> None:
     )
     assert len(reader.feed(CUSTOM)) == 2
     assert [(warning.rule, warning.index) for warning in reader.warnings] == [("PROC-1", 1)]
+
+
+def test_a_stream_that_lost_an_event_to_a_failure_does_not_go_on() -> None:
+    """PROC-7, RUN-8: what middleware failed on is lost, and success is not reported after it."""
+
+    def fails(event: object) -> None:
+        raise RuntimeError("broken middleware")
+
+    consumer = Consumer(middleware=[fails])
+    with pytest.raises(RuntimeError, match="broken middleware"):
+        list(consumer.receive_event({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="broken middleware"):
+            list(consumer.receive_event({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}))
+        with pytest.raises(RuntimeError, match="broken middleware"):
+            list(consumer.end())
+    assert consumer.conversation.outcome is None

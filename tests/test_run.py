@@ -1670,3 +1670,68 @@ async def test_a_call_of_an_earlier_run_can_be_answered() -> None:
             metadata={"k": 1},
         )
     ]
+
+
+@pytest.mark.parametrize("outcome", [None, {"type": "success"}])
+async def test_a_run_that_has_asked_cannot_say_that_it_succeeded(outcome: Any) -> None:
+    """INT-1, also for an agent that writes its own terminal event."""
+
+    async def agent(run: Run) -> None:
+        run.interrupt("approval", interrupt_id="sure")
+        finished = event("RUN_FINISHED", threadId="thread", runId="run")
+        with pytest.raises(SequenceViolation) as refused:
+            await run.emit(finished if outcome is None else {**finished, "outcome": outcome})
+        assert refused.value.rule == "INT-1"
+
+    recorded = await record(agent)
+    assert recorded.outcome == "interrupt"
+
+
+async def test_a_snapshot_does_not_answer_the_applications_tools() -> None:
+    """FRONT-1: no made-up tool message either."""
+
+    async def agent(run: Run) -> None:
+        id_ = await run.call("open_file", {})
+        answer = {"id": "m", "role": "tool", "toolCallId": id_, "content": "made up"}
+        with pytest.raises(SequenceViolation) as refused:
+            await run.emit(event("MESSAGES_SNAPSHOT", messages=[answer]))
+        assert refused.value.rule == "FRONT-1"
+
+    assert (await record(agent, run_input(tools=[TOOL]))).outcome == "success"
+
+
+async def test_what_is_reopened_is_what_it_was() -> None:
+    """STREAM-4: the same role and name, the same tool and parent."""
+
+    async def agent(run: Run) -> None:
+        for _ in range(2):
+            async with run.text(message_id="m", name="Ana") as text:
+                await text.write("a")
+            async with run.tool_call("look", "{}", tool_call_id="c", parent_message_id="m"):
+                pass
+        for reopened in (
+            run.text(message_id="m"),
+            run.text(message_id="m", name="Ana", role="user"),
+            run.tool_call("find", tool_call_id="c", parent_message_id="m"),
+            run.tool_call("look", tool_call_id="c"),
+        ):
+            with pytest.raises(SequenceViolation) as refused:
+                await reopened.__aenter__()
+            assert refused.value.rule == "STREAM-4"
+
+    recorded = await record(agent)
+    assert recorded.outcome == "success"
+    assert not recorded.warnings
+
+
+async def test_a_result_of_which_nothing_is_left_is_still_an_answer() -> None:
+    """TOOL-9: the empty string."""
+
+    async def agent(run: Run) -> None:
+        async with run.tool_call("look", "{}") as call:
+            pass
+        image = Image(source=UrlSource(value="https://example.com/a.png"))
+        await call.result(run.usable([image]))
+
+    (result,) = [e for e in (await record(agent)).said if e["type"] == "TOOL_CALL_RESULT"]
+    assert result["content"] == ""

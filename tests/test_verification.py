@@ -12,6 +12,7 @@ from aguia import (
     ActivityMessage,
     ActivitySnapshotEvent,
     AssistantMessage,
+    Consumer,
     CustomEvent,
     Event,
     FunctionCall,
@@ -652,3 +653,24 @@ def test_invocations_run_in_parallel() -> None:
         FINISHED,
     )
     assert not stream.warnings
+
+
+def test_the_message_that_a_call_brings_about_belongs_to_the_calls_owner() -> None:
+    """TOOL-5, SUB-4: for another call in it, and for text on it."""
+    first = {
+        "type": "TOOL_CALL_START",
+        "toolCallId": "c-1",
+        "toolCallName": "look",
+        "parentMessageId": "m",
+        "subagentRunId": "s-1",
+    }
+    for second, rule in (
+        ({**first, "toolCallId": "c-2", "subagentRunId": "s-2"}, "TOOL-5"),
+        ({"type": "TEXT_MESSAGE_START", "messageId": "m", "subagentRunId": "s-2"}, "SUB-4"),
+    ):
+        consumer = Consumer()
+        list(consumer.receive_event({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}))
+        list(consumer.receive_event(first))
+        with pytest.raises(SequenceViolation) as refused:
+            list(consumer.receive_event(second))
+        assert refused.value.rule == rule

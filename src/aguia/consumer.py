@@ -16,6 +16,7 @@ from aguia.codec import frames, sse
 from aguia.codec.json import (
     MAX_DEPTH,
     STRICT_FAILURES,
+    convert_event,
     copy_value,
     decode_event,
     nests_deeper_than,
@@ -23,7 +24,12 @@ from aguia.codec.json import (
 )
 from aguia.conversation import Conversation
 from aguia.pipeline.chunks import CHUNKS, ChunkExpander
-from aguia.pipeline.compatibility import Compatibility
+from aguia.pipeline.compatibility import (
+    Compatibility,
+    noting,
+    upgrade_input,
+    upgrade_message,
+)
 from aguia.pipeline.downgrade import parse_peer_version, without_subagents
 from aguia.pipeline.enforcement import enforce_event, enforce_input, enforce_list
 from aguia.pipeline.middleware import Middleware, run_middleware
@@ -39,7 +45,7 @@ from aguia.protocol.errors import (
     ProtocolWarning,
     TruncatedRun,
 )
-from aguia.protocol.events import EVENTS, Event, RunStartedEvent
+from aguia.protocol.events import Event, RunStartedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.messages import Message
 from aguia.protocol.outcomes import Interrupt
@@ -58,7 +64,7 @@ class Consumer:
     Args:
         input: the run input that the stream answers, if it is known: what the thread holds
             and the state that deltas amend come from it, unless the next two say otherwise.
-        messages: what the thread holds already, in place of the input's messages.
+        messages: what the thread holds already, in place of the input's messages if there are any.
         state: the state that the run starts from, in place of the input's.
         interrupts: those that an earlier run left open (CONV-4).
         content_type: of the body that `receive` is given: server-sent events, or with the
@@ -101,8 +107,16 @@ class Consumer:
             )
         self._on_warning = on_warning
         self._index = -1
+        # What a program has stored may be from before 1.0, like what a peer sends (VER-4).
+        note = noting(self._warn, only_losses=True)
+        if isinstance(input, dict):
+            input = upgrade_input(input, note)
         request = enforce_input(input, self._warn) if input is not None else None
-        held = enforce_list(messages, Message, self._warn, "/messages")
+        given = [
+            upgrade_message(message, f"/messages/{index}", note)
+            for index, message in enumerate(messages)
+        ]
+        held = enforce_list(given, Message, self._warn, "/messages")
         if state is not UNSET:
             try:
                 state = copy_value(state, max_depth)
@@ -146,7 +160,7 @@ class Consumer:
         self._waiting: deque[bytes | Event | dict[str, Any]] = deque()
         self._current: Iterator[Event] | None = None
         self._ended = False
-        self._failure: ProtocolViolation | None = None
+        self._failure: Exception | None = None
 
     def receive(self, data: bytes) -> Iterator[Event]:
         """Take the next bytes of the body, split anyhow; iterate the events they complete.
@@ -258,6 +272,11 @@ class Consumer:
                 error.index = max(self._index, 0)
             self._failure = error
             raise
+        except Exception as error:
+            # Middleware, or whoever is warned, has failed: the event it was about is lost, and a
+            # stream that lost one must not go on as if nothing had happened.
+            self._failure = error
+            raise
 
     def _check_size(self, frame: bytes) -> None:
         if len(frame) > self._max_event_bytes:
@@ -284,7 +303,7 @@ class Consumer:
             )
             return
         try:
-            event = _typed(raw)
+            event = convert_event(raw)
         except msgspec.ValidationError:
             yield from self._from_raw(raw)
         else:
@@ -293,7 +312,7 @@ class Consumer:
     def _from_program(self, value: Any) -> Iterator[Event]:
         raw = self._plain(value)
         try:
-            event = _typed(raw)
+            event = convert_event(raw)
         except (msgspec.ValidationError, UnicodeEncodeError):
             yield from self._from_raw(raw)
         else:
@@ -362,12 +381,3 @@ class Consumer:
         _logger.warning("%s", warning)
         if self._on_warning is not None:
             self._on_warning(warning)
-
-
-def _typed(raw: dict[str, Any]) -> Event:
-    """The event in a plain object, judged strictly; raises `msgspec.ValidationError`."""
-    kind = raw.get("type")
-    event_type = EVENTS.get(kind) if isinstance(kind, str) else None
-    if event_type is None:
-        raise msgspec.ValidationError("no known type")
-    return msgspec.convert(raw, event_type)

@@ -23,6 +23,7 @@ from aguia.codec.json import (
 from aguia.conversation.live import LiveState
 from aguia.conversation.patch import PatchError, apply
 from aguia.pipeline.chunks import CHUNKS, ChunkExpander
+from aguia.pipeline.downgrade import without_result_parts
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET, UnsetType
@@ -58,8 +59,9 @@ from aguia.protocol.events import (
     ToolCallStartEvent,
 )
 from aguia.protocol.input import RunAgentInput
-from aguia.protocol.messages import ActivityMessage, AssistantMessage
+from aguia.protocol.messages import ActivityMessage, AssistantMessage, ToolMessage
 from aguia.protocol.outcomes import (
+    Interrupt,
     RunFinishedCancelledOutcome,
     RunFinishedInterruptOutcome,
     RunFinishedOutcome,
@@ -86,6 +88,12 @@ class Producer:
         input: the run input that is being answered.
         plain: turns a value of the program's into plain JSON of its own, for the state; by
             default it has to be JSON already.
+        flatten_for_old_clients: whether a client that declares no protocol version, one from
+            before versions existed, gets tool results as text, with a warning when parts are
+            lost (TOOL-11).
+
+    Attributes:
+        interrupts: what the run has asked of the outside so far; it has to end with them.
 
     Every method that emits returns the events to send, in order, and raises
     `SequenceViolation` or `MalformedEvent`, with the rule's id, for what may not be sent, and
@@ -93,13 +101,22 @@ class Producer:
     next event is; when that event is refused they come out of the next call.
     """
 
-    def __init__(self, input: RunAgentInput, *, plain: Callable[[Any], Any] = copy_value) -> None:
+    def __init__(
+        self,
+        input: RunAgentInput,
+        *,
+        plain: Callable[[Any], Any] = copy_value,
+        flatten_for_old_clients: bool = True,
+    ) -> None:
         self.input = input
+        self._flattens = flatten_for_old_clients and input.protocol_version is UNSET
         self._verifier = Verifier(_log)
         self._chunks = ChunkExpander()
         self._out: list[Event] = []
         self._fresh = False
         self._activities: dict[str, dict[str, Any]] = {}
+        self._openers: dict[tuple[Family, str], tuple[Any, ...]] = {}
+        self.interrupts: list[Interrupt] = []
         self._state = LiveState({} if input.state is UNSET else copy_value(input.state), plain)
         self._unanswered: dict[str, None] = {}
         self._answered: set[str] = set()
@@ -237,6 +254,8 @@ class Producer:
     def _sent(self) -> list[Event]:
         """What has been emitted and not been given out."""
         events, self._out = self._out, []
+        if self._flattens:
+            return [without_result_parts(event, _log) for event in events]
         return events
 
     def _flush(self) -> None:
@@ -300,6 +319,10 @@ class Producer:
         match event:
             case ToolCallResultEvent():
                 self._refuse_frontend_result(event)
+            case MessagesSnapshotEvent():
+                self._refuse_made_up_answers(event)
+            case TextMessageStartEvent() | ToolCallStartEvent():
+                self._agree_with_opener(event)
             case RunFinishedEvent():
                 self._judge_outcome(event)
             case RunStartedEvent() | RunErrorEvent() if self.ended:
@@ -333,16 +356,27 @@ class Producer:
                     raise PatchError("the content of an activity has to stay an object")
                 self._activities[event.message_id] = content
             case MessagesSnapshotEvent():
-                self._activities = {
+                stated = {
                     message.id: message.content
                     for message in event.messages
                     if isinstance(message, ActivityMessage)
                 }
+                if stated:  # one without any leaves those alone that the reader holds (MSG-1)
+                    self._activities = stated
 
     def _judge_outcome(self, event: RunFinishedEvent) -> None:
         """Refuse an outcome that says what is not so."""
         rule = why = None
+        asked = {interrupt.id for interrupt in self.interrupts}
         match event.outcome:
+            case RunFinishedCancelledOutcome():
+                pass
+            case RunFinishedInterruptOutcome(interrupts=interrupts) if asked - {
+                interrupt.id for interrupt in interrupts
+            }:
+                rule, why = "INT-1", "the outcome leaves out what the run has asked"
+            case RunFinishedSuccessOutcome() | UnsetType() if asked:
+                rule, why = "INT-1", "a run that has asked something has not succeeded"
             case RunFinishedSuccessOutcome(pending_tool_call_ids=list(ids)):
                 if ids != self.pending_tool_call_ids:
                     rule, why = "FRONT-3", "the pending calls are those that have no result"
@@ -351,6 +385,35 @@ class Producer:
                     rule, why = "INT-1", "two interrupts have the same id"
         if why is not None:
             raise SequenceViolation(why, rule=rule, event_type=event.type)
+
+    def _agree_with_opener(self, event: TextMessageStartEvent | ToolCallStartEvent) -> None:
+        """Refuse to reopen an item as something else than it was (STREAM-4)."""
+        key: tuple[Family, str]
+        opener: tuple[Any, ...]
+        if isinstance(event, TextMessageStartEvent):
+            key = Family.MESSAGE, event.message_id
+            opener = ("assistant" if event.role is UNSET else event.role, event.name)
+        else:
+            key = Family.TOOL_CALL, event.tool_call_id
+            opener = (event.tool_call_name, event.parent_message_id)
+        was = self._openers.setdefault(key, opener)
+        if was != opener:
+            raise SequenceViolation(
+                f"the {key[0].value} '{key[1]}' was opened with {_listed(was)}, "
+                f"and this says {_listed(opener)}",
+                rule="STREAM-4",
+                event_type=event.type,
+            )
+
+    def _refuse_made_up_answers(self, event: MessagesSnapshotEvent) -> None:
+        for index, message in enumerate(event.messages):
+            if isinstance(message, ToolMessage) and message.tool_call_id in self._frontend_calls:
+                raise SequenceViolation(
+                    f"message {index} answers the call '{message.tool_call_id}' of a tool of the "
+                    "application's, which alone answers it",
+                    rule="FRONT-1",
+                    event_type=event.type,
+                )
 
     def _refuse_frontend_result(self, event: ToolCallResultEvent) -> None:
         id_ = event.tool_call_id
@@ -362,6 +425,10 @@ class Producer:
                 rule="FRONT-1",
                 event_type=event.type,
             )
+
+
+def _listed(values: tuple[Any, ...]) -> str:
+    return " and ".join("nothing" if value is UNSET else repr(value) for value in values)
 
 
 def _called_before(id_: str, tools: set[str], input: RunAgentInput) -> bool:

@@ -5,7 +5,16 @@
 
 import logging
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -13,11 +22,15 @@ from uuid import uuid4
 
 import httpx
 
+from aguia.client.chain import wrapped
 from aguia.client.transports import SSE, HttpTransport, Timeouts, Transport
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
+from aguia.pipeline.compatibility import noting, upgrade_message
+from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
 from aguia.pipeline.enforcement import enforce_input, enforce_list
-from aguia.pipeline.middleware import Middleware
+from aguia.pipeline.intake import Intake
+from aguia.pipeline.middleware import Item, Middleware, RunMiddleware
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
 from aguia.protocol.content import ContentPart
 from aguia.protocol.errors import InvalidInput, ProtocolWarning, TransportError, TruncatedRun
@@ -39,7 +52,10 @@ class Agent:
         thread_id: names the conversation; made up when it isn't given.
         messages, state: what the thread starts from.
         tools, context: offered to the agent with every run, unless `run` says otherwise.
-        middleware: sees each event before enforcement (`aguia.pipeline.middleware`).
+        middleware: goes around each whole run; `aguia.middleware` has some, ready-made.
+        event_middleware: sees each event before enforcement, or classes of it; see `Consumer`.
+        peer_version: the version of an agent that is known to be old, such as "0.0.39": it is
+            sent what that version understands, and read as it meant it (VER-3).
         on_warning: is called with each `ProtocolWarning`; see `Consumer`.
     """
 
@@ -52,12 +68,17 @@ class Agent:
         state: Any = UNSET,
         tools: Iterable[Tool | dict[str, Any]] = (),
         context: Iterable[Context | dict[str, Any]] = (),
-        middleware: Sequence[Middleware] = (),
+        middleware: Sequence[RunMiddleware] = (),
+        event_middleware: Sequence[Middleware | type[Middleware]] = (),
+        peer_version: str | None = None,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
         self.thread_id = thread_id or f"thread-{uuid4().hex}"
         self._transport = transport
         self._middleware = tuple(middleware)
+        self._event_middleware = tuple(event_middleware)
+        self._peer_version = peer_version
+        self._peer = None if peer_version is None else parse_peer_version(peer_version)
         self._on_warning = on_warning
         self._current: weakref.ref[RunStream] | None = None
         # A consumer that has read nothing yet judges and holds what the thread starts from.
@@ -192,10 +213,15 @@ class Agent:
             return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
         if isinstance(content, Message | ContentPart | dict):
             content = [content]
-        items = list(content)
+        # Parts as they were before 1.0 are upgraded, like the messages that hold them (VER-4).
+        note = noting(self._warn, only_losses=True)
+        items = upgrade_message({"content": list(content)}, "", note)["content"]
         if items and all(_is_part(item) for item in items):
             parts = enforce_list(items, ContentPart, self._warn, "/content")
             return [UserMessage(id=f"msg-{uuid4().hex}", content=parts)]
+        items = [
+            upgrade_message(item, f"/messages/{index}", note) for index, item in enumerate(items)
+        ]
         said: list[Message] = enforce_list(items, Message, self._warn, "/messages")
         known = {message.id for message in self.messages}
         for message in said:
@@ -259,21 +285,39 @@ class Agent:
         if self._on_warning is not None:
             self._on_warning(warning)
 
+    def _fit(self, run_input: RunAgentInput) -> RunAgentInput:
+        """The input as the agent understands it."""
+        if self._peer is None:
+            return run_input
+        return downgrade_input(run_input, self._peer, self._warn)
+
+    def _take_up(
+        self, run_input: RunAgentInput, held: list[Message], content_type: str = SSE
+    ) -> Consumer:
+        """Go on with the thread: only an input that was accepted becomes part of it."""
+        consumer = Consumer(
+            run_input,
+            messages=held,
+            state={} if run_input.state is UNSET else run_input.state,
+            interrupts=self.interrupts,
+            content_type=content_type,
+            middleware=self._event_middleware,
+            peer_version=self._peer_version,
+            on_warning=self._on_warning,
+        )
+        self._conversation = consumer.conversation
+        return consumer
+
     async def _events(
         self, run_input: RunAgentInput, held: list[Message]
     ) -> AsyncGenerator[Event, None]:
-        async with self._transport.open(run_input) as answer:
-            consumer = Consumer(
-                run_input,
-                messages=held,
-                state=self._state_to_start_from(),
-                interrupts=self.interrupts,
-                content_type=answer.content_type,
-                middleware=self._middleware,
-                on_warning=self._on_warning,
-            )
-            # Only an input that was accepted becomes part of the thread.
-            self._conversation = consumer.conversation
+        if self._middleware:
+            async with aclosing(self._wrapped_events(run_input, held)) as events:
+                async for event in events:
+                    yield event
+            return
+        async with self._transport.open(self._fit(run_input)) as answer:
+            consumer = self._take_up(run_input, held, answer.content_type)
             broken: TruncatedRun | TransportError | None = None
             try:
                 async for chunk in answer.body:
@@ -282,20 +326,62 @@ class Agent:
             except (TruncatedRun, TransportError) as error:
                 # What it means depends on whether the run had ended by then (RUN-11).
                 broken = error
-            try:
-                for event in consumer.end():
-                    yield event
-            except TruncatedRun:
-                if broken is not None:
-                    raise broken from broken.__cause__
+            for event in _end(consumer, broken):
+                yield event
+
+    async def _wrapped_events(
+        self, run_input: RunAgentInput, held: list[Message]
+    ) -> AsyncGenerator[Event, None]:
+        """The same with middleware around it, which may open the transport again, or never."""
+        consumer: Consumer | None = None
+        under_way = False
+
+        async def innermost(changed: RunAgentInput) -> AsyncGenerator[Item, None]:
+            nonlocal consumer
+            if changed is not run_input:
+                changed = enforce_input(changed, self._warn)  # PROC-11
+            async with self._transport.open(self._fit(changed)) as answer:
+                if not under_way:
+                    consumer = self._take_up(changed, held)
+                intake = Intake(answer.content_type, self._warn)
+                async for chunk in answer.body:
+                    for item in intake.receive(chunk):
+                        yield item
+                for item in intake.end():
+                    yield item
+
+        broken: TruncatedRun | TransportError | None = None
+        try:
+            async with aclosing(wrapped(self._middleware, run_input, innermost)) as items:
+                async for item in items:
+                    under_way = True
+                    if consumer is None:
+                        consumer = self._take_up(run_input, held)
+                    for event in consumer.receive_event(item):
+                        yield event
+        except (TruncatedRun, TransportError) as error:
+            if consumer is None:
                 raise
+            broken = error
+        for event in _end(consumer or self._take_up(run_input, held), broken):
+            yield event
+
+
+def _end(consumer: Consumer, broken: TruncatedRun | TransportError | None) -> Iterator[Event]:
+    """The last events of a body; raises what broke it off, if the run had not ended."""
+    try:
+        yield from consumer.end()
+    except TruncatedRun:
+        if broken is not None:
+            raise broken from broken.__cause__
+        raise
 
 
 class RunStream(AsyncIterator[Event]):
     """One run: an async iterator of its events, sent off when its first event is asked for.
 
     Attributes:
-        input: the run input that is sent.
+        input: the run input, before middleware and what an old agent needs change it.
         conversation: the thread that the run was made for.
     """
 
@@ -368,7 +454,9 @@ class HttpAgent(Agent):
         state: Any = UNSET,
         tools: Iterable[Tool | dict[str, Any]] = (),
         context: Iterable[Context | dict[str, Any]] = (),
-        middleware: Sequence[Middleware] = (),
+        middleware: Sequence[RunMiddleware] = (),
+        event_middleware: Sequence[Middleware | type[Middleware]] = (),
+        peer_version: str | None = None,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
         super().__init__(
@@ -379,6 +467,8 @@ class HttpAgent(Agent):
             tools=tools,
             context=context,
             middleware=middleware,
+            event_middleware=event_middleware,
+            peer_version=peer_version,
             on_warning=on_warning,
         )
         self.url = url

@@ -17,11 +17,12 @@ from uuid import UUID
 import msgspec
 
 from aguia.protocol.errors import DecodeError
-from aguia.protocol.events import Event
+from aguia.protocol.events import EVENTS, Event
 
 __all__ = [
     "MAX_DEPTH",
     "STRICT_FAILURES",
+    "convert_event",
     "copy_value",
     "decode",
     "decode_event",
@@ -45,6 +46,20 @@ decode_event: Final = msgspec.json.Decoder[Event](Event).decode
 """One JSON object, as bytes or text, to the event it holds; raises one of `STRICT_FAILURES`."""
 
 _encode: Final = msgspec.json.Encoder().encode
+
+
+def convert_event(raw: dict[str, Any]) -> Event:
+    """The event in a plain object, judged as strictly; raises `msgspec.ValidationError`.
+
+    `UnicodeEncodeError` comes of half a surrogate pair where a pattern is to be matched.
+    """
+    # Converting to the whole union would take it apart each time.
+    kind = raw.get("type")
+    event_type = EVENTS.get(kind) if isinstance(kind, str) else None
+    if event_type is None:
+        raise msgspec.ValidationError("no known type")
+    event: Event = msgspec.convert(raw, event_type)
+    return event
 
 
 class _NoOther(msgspec.Struct, tag_field="type", tag=" "):

@@ -49,6 +49,7 @@ from aguia.protocol.messages import (
 )
 from aguia.protocol.outcomes import (
     Interrupt,
+    RunFinishedCancelledOutcome,
     RunFinishedInterruptOutcome,
     RunFinishedOutcome,
     RunFinishedSuccessOutcome,
@@ -112,6 +113,8 @@ class Conversation:
         self.result: Any = UNSET
         self.usage: list[TokenUsage] = []
         self.interrupts: list[Interrupt] = list(interrupts)
+        # Those open when the run began, which one that fails after all leaves open (CONV-4).
+        self._earlier_interrupts = self.interrupts
         # The calls that this run started, in order, and whether they were closed, until they
         # are answered; and the calls that its outcome named as pending (FRONT-3, FRONT-4).
         self._unanswered: dict[str, bool] = {}
@@ -333,6 +336,13 @@ class Conversation:
             # The same result again, as replays send it: the message keeps its place.
             known.set(message)
             return
+        if known is not None:
+            self._warn_of(
+                event,
+                "EVT-6",
+                f"the id '{event.message_id}' is a message's with the role {known.role}; the "
+                "result becomes a second message of that id",
+            )
         call = self._calls.get(event.tool_call_id)
         if call is None:
             self._append(message)
@@ -468,6 +478,7 @@ class Conversation:
         self._unanswered = {}
         self._answered = set()
         self._named_pending = []
+        self._earlier_interrupts = self.interrupts
         if event.input is not UNSET:
             for message in event.input.messages:
                 if message.id not in self._by_id:
@@ -496,6 +507,8 @@ class Conversation:
                     )
 
     def _run_error(self, event: RunErrorEvent) -> None:
+        if isinstance(self.outcome, RunFinishedSuccessOutcome | RunFinishedCancelledOutcome):
+            self.interrupts = self._earlier_interrupts
         self.outcome = None
         self.error = event
         self.result = UNSET

@@ -6,14 +6,23 @@ untouched, for the stages behind it to judge (VER-4). `RETIRED` is the registry 
 translated, and DEPRECATIONS.md shows it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from uuid import uuid4
 
 from aguia.pipeline.warn import Warn
 from aguia.protocol.errors import ProtocolWarning
 
-__all__ = ["RETIRED", "Compatibility", "Retired", "upgrade_input", "upgrade_message"]
+__all__ = [
+    "EXPIRY",
+    "RETIRED",
+    "Compatibility",
+    "Note",
+    "Retired",
+    "noting",
+    "upgrade_input",
+    "upgrade_message",
+]
 
 Raw: TypeAlias = dict[str, Any]
 
@@ -44,7 +53,7 @@ RETIRED: Final[tuple[Retired, ...]] = (
         "a content part of the type binary",
         "0.0.47",
         "an image, audio, video or document part",
-        "a part that has only an id",
+        "id; a part that has nothing else",
     ),
     Retired("TOOL_CALL_START.parentMessageId: null", "0.1", "absent", ""),
     Retired("TOOL_CALL_CHUNK.parentMessageId: null", "0.1", "absent", ""),
@@ -78,37 +87,42 @@ class Compatibility:
         self._span: str | None = None
         self._message: str | None = None
 
-    def translate(self, event: Raw) -> Iterable[Raw]:
-        """The raw events that stand for this one."""
+    def translate(self, event: Raw) -> Raw:
+        """The raw event that stands for this one; the same object where nothing is retired."""
         kind = event.get("type")
         if not isinstance(kind, str):
-            return (event,)
+            return event
+        note = noting(self._warn, kind, self._told)
         if kind.startswith("THINKING_"):
-            event = self._thinking(kind, event)
+            event = self._thinking(kind, event, note)
             kind = event["type"]
-        event = _without_nulls(event, ("rawEvent", *_NULLS.get(kind, ())), "", self._note(kind))
+        event = _without_nulls(event, ("rawEvent", *_NULLS.get(kind, ())), "", note)
         if kind == "MESSAGES_SNAPSHOT":
             event = _mapped(
-                event,
-                "messages",
-                "",
-                lambda item, path: upgrade_message(item, path, self._note(kind)),
+                event, "messages", "", lambda item, path: upgrade_message(item, path, note)
             )
         elif kind == "RUN_STARTED":
-            self._span = self._message = None
+            self.forget()
             if isinstance(event.get("input"), dict):
-                upgraded = upgrade_input(event["input"], self._note(kind), "/input")
+                upgraded = upgrade_input(event["input"], note, "/input")
                 if upgraded is not event["input"]:
                     event = {**event, "input": upgraded}
-        return (event,)
+        return event
 
-    def _thinking(self, kind: str, event: Raw) -> Raw:
+    def forget(self) -> None:
+        """Take note that a run begins, which continues nothing of the one before it.
+
+        To be called for a start that needed no translation; `translate` does it otherwise.
+        """
+        self._span = self._message = None
+
+    def _thinking(self, kind: str, event: Raw, note: "Note") -> Raw:
         match kind:
             case "THINKING_START":
-                self._span = f"reasoning-{uuid4().hex}"
+                self._span = _new_id()
                 translated = {**event, "type": "REASONING_START", "messageId": self._span}
             case "THINKING_TEXT_MESSAGE_START":
-                self._message = f"reasoning-{uuid4().hex}"
+                self._message = _new_id()
                 translated = {
                     **event,
                     "type": "REASONING_MESSAGE_START",
@@ -116,66 +130,88 @@ class Compatibility:
                     "role": "reasoning",
                 }
             case "THINKING_TEXT_MESSAGE_CONTENT":
-                id_ = self._continued(kind, self._message)
+                id_ = _continued(self._message, note)
                 translated = {**event, "type": "REASONING_MESSAGE_CONTENT", "messageId": id_}
             case "THINKING_TEXT_MESSAGE_END":
-                id_ = self._continued(kind, self._message)
+                id_ = _continued(self._message, note)
                 self._message = None
                 translated = {**event, "type": "REASONING_MESSAGE_END", "messageId": id_}
             case "THINKING_END":
-                id_ = self._continued(kind, self._span)
+                id_ = _continued(self._span, note)
                 self._span = None
                 translated = {**event, "type": "REASONING_END", "messageId": id_}
             case _:
                 return event
-        self._note(kind)(
-            f"translated the retired {kind} to {translated['type']}; upgrade the agent", ""
-        )
+        note(f"translated the retired {kind} to {translated['type']}; upgrade the agent", "")
         title = translated.pop("title", None) if kind == "THINKING_START" else None
         if title is not None:
-            self._note(kind)(
-                "the title of the span is lost: reasoning has no place for it",
+            said = f" '{title[:40]}'" if isinstance(title, str) else ""
+            note(
+                f"the title{said} of the span is lost: reasoning has no place for it",
                 "/title",
                 lost=True,
             )
         return translated
 
-    def _continued(self, kind: str, id_: str | None) -> str:
-        if id_ is not None:
-            return id_
-        made = f"reasoning-{uuid4().hex}"
-        self._note(kind)(
-            f"nothing that it could continue has been opened; it is given the id '{made}', which "
-            "nothing has either",
-            "",
-            lost=True,
-        )
-        return made
 
-    def _note(self, kind: str) -> "Note":
-        def note(message: str, path: str, *, lost: bool = False) -> None:
-            if not lost:
-                # Old agents send nothing else: once a stream is enough to know.
-                if (kind, message) in self._told:
-                    return
-                self._told.add((kind, message))
-            self._warn(
-                ProtocolWarning(
-                    stage="compatibility",
-                    rule="VER-4",
-                    event_type=kind,
-                    path=path or None,
-                    message=message,
-                )
-            )
+def _new_id() -> str:
+    return f"reasoning-{uuid4().hex}"
 
-        return note
+
+def _continued(id_: str | None, note: "Note") -> str:
+    """The id of what a continuation continues; a new one where nothing has been opened."""
+    if id_ is not None:
+        return id_
+    made = _new_id()
+    note(
+        f"nothing that it could continue has been opened; it is given the id '{made}', which "
+        "nothing has either",
+        "",
+        lost=True,
+    )
+    return made
 
 
 class Note(Protocol):
-    """Takes what happened, the path where, and whether something was lost by it."""
+    """What is told of translations."""
 
-    def __call__(self, message: str, path: str, *, lost: bool = False) -> None: ...
+    def __call__(self, message: str, path: str, *, lost: bool = False) -> None:
+        """Take what happened, the path where, and whether something was lost by it."""
+
+
+def noting(
+    warn: Warn,
+    event_type: str | None = None,
+    told: set[tuple[str, str]] | None = None,
+    *,
+    only_losses: bool = False,
+) -> Note:
+    """Notes as warnings to `warn`.
+
+    A translation is worth a warning once, since old peers send nothing else: `told` remembers
+    which have been given. What is lost by one is said each time. Of a program's own values
+    `only_losses` are worth a word.
+    """
+    told = set() if told is None else told
+
+    def note(message: str, path: str, *, lost: bool = False) -> None:
+        if not lost:
+            if only_losses:
+                return
+            if (event_type or "", message) in told:
+                return
+            told.add((event_type or "", message))
+        warn(
+            ProtocolWarning(
+                stage="compatibility",
+                rule="VER-4",
+                event_type=event_type,
+                path=path or None,
+                message=message,
+            )
+        )
+
+    return note
 
 
 def upgrade_input(value: Raw, note: Note, path: str = "") -> Raw:
@@ -221,15 +257,17 @@ def _media_parts(part: Raw, parts: list[Any], path: str, note: Note) -> list[Raw
     mime_type = part.get("mimeType")
     if not isinstance(mime_type, str):
         return [part]
-    data, url = part.get("data"), part.get("url")
+    data, url, handle = part.get("data"), part.get("url"), part.get("id")
+    said = f" '{handle[:40]}'" if isinstance(handle, str) else ""
     if not data and not url:
         note(
-            "a binary part that has only an id can't be translated; give it data or a url",
+            f"a binary part that has only an id{said} can't be translated and is lost; "
+            "give it data or a url",
             path,
             lost=True,
         )
         return [part]
-    family = mime_type.split("/", 1)[0]
+    family = mime_type.partition("/")[0].lower()
     media: Raw = {
         "type": family if family in ("image", "audio", "video") else "document",
         "source": {
@@ -241,15 +279,27 @@ def _media_parts(part: Raw, parts: list[Any], path: str, note: Note) -> list[Raw
     name = part.get("filename")
     if name:
         media["metadata"] = {"filename": name}
+    if any(_says_the_same(other, media) for other in parts):
+        note(f"dropped a retired binary part that a part of the type {media['type']} repeats", path)
+        return []
     note(f"translated the retired binary part to a part of the type {media['type']}", path)
-    return [] if any(_says_the_same(other, media) for other in parts) else [media]
+    if handle:
+        note(
+            f"the id{said} of a binary part is lost: media parts have no place for it",
+            f"{path}/id",
+            lost=True,
+        )
+    return [media]
 
 
 def _says_the_same(part: Any, media: Raw) -> bool:
     """Whether a modern part already holds what a translated one would."""
     if not isinstance(part, dict) or part.get("type") != media["type"]:
         return False
-    if part.get("source") != media["source"]:
+    source = part.get("source")
+    if not isinstance(source, dict) or any(
+        source.get(member) != value for member, value in media["source"].items()
+    ):
         return False
     wanted = media.get("metadata")
     return wanted is None or (

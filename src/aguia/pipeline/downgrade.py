@@ -10,9 +10,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from aguia.pipeline.middleware import Item, Middleware, RawExpander
 from aguia.pipeline.warn import Warn
-from aguia.protocol.common import UNSET
-from aguia.protocol.content import TextPart
+from aguia.protocol.common import UNSET, UnsetType
+from aguia.protocol.content import ContentPart, TextPart
 from aguia.protocol.errors import ProtocolWarning
 from aguia.protocol.events import (
     AttributableEvent,
@@ -20,9 +21,12 @@ from aguia.protocol.events import (
     MessagesSnapshotEvent,
     RunFinishedEvent,
     RunStartedEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
     SubagentErrorEvent,
     SubagentFinishedEvent,
     SubagentStartedEvent,
+    ToolCallResultEvent,
 )
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.messages import (
@@ -34,7 +38,13 @@ from aguia.protocol.messages import (
 )
 from aguia.protocol.outcomes import RunFinishedInterruptOutcome
 
-__all__ = ["downgrade_input", "flatten", "parse_peer_version", "without_subagents"]
+__all__ = [
+    "downgrade_input",
+    "flatten",
+    "parse_peer_version",
+    "without_result_parts",
+    "without_subagents",
+]
 
 _VERSION: Final = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?")
 
@@ -49,6 +59,7 @@ _SUBAGENT_EVENTS: Final = (SubagentStartedEvent, SubagentFinishedEvent, Subagent
 _SUBAGENT_TYPES: Final = {event.type for event in _SUBAGENT_EVENTS}
 
 T = TypeVar("T", bound=msgspec.Struct)
+V = TypeVar("V")
 
 
 def parse_peer_version(text: str) -> tuple[int, int, int]:
@@ -61,42 +72,85 @@ def parse_peer_version(text: str) -> tuple[int, int, int]:
 
 def downgrade_input(input: RunAgentInput, peer: tuple[int, int, int], warn: Warn) -> RunAgentInput:
     """The run input as a peer of this version understands it."""
-    changes: dict[str, Any] = {}
-    if peer < _VERSIONED:
-        # An old parser could refuse a member that it doesn't know (VER-1).
-        changes["protocol_version"] = UNSET
+    if peer >= _VERSIONED:
+        return input
+    # An old parser could refuse a member that it doesn't know (VER-1).
+    changes: dict[str, Any] = {"protocol_version": UNSET}
     messages = input.messages
     if peer <= _NO_SUBAGENTS:
-        messages = [_untagged(message) for message in messages]
+        messages = _changed(messages, _untagged)
     if peer <= _TEXT_ONLY:
         changes["parent_run_id"] = UNSET
-        messages = [
-            _as_text(message, f"/messages/{index}", warn) for index, message in enumerate(messages)
-        ]
+        messages = _changed(messages, lambda message, index: _as_text(message, index, warn))
     return msgspec.structs.replace(input, messages=messages, **changes)
 
 
-def flatten(content: Any, path: str, warn: Callable[[str, str], None], reader: str) -> str:
+def flatten(
+    content: str | list[ContentPart], path: str, warn: Callable[[str, str], None], reader: str
+) -> str:
     """Content parts as the text that a reader of strings gets: the text parts, in order.
 
     What is lost is named to `warn`, with its path; nothing takes its place (TOOL-10, TOOL-11).
     """
     if isinstance(content, str):
         return content
-    lost = [part.type for part in content if not isinstance(part, TextPart)]
+    lost: list[str] = [part.type for part in content if not isinstance(part, TextPart)]
+    if any(isinstance(part, TextPart) and part.metadata is not UNSET for part in content):
+        lost.append("the metadata of text")
     if lost:
         warn(f"{reader} gets text only; lost: {', '.join(lost)}", path)
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def _as_text(message: Message, path: str, warn: Warn) -> Message:
+def without_result_parts(event: Event, warn: Warn) -> Event:
+    """The event as a client from before versions existed reads it: tool results are text.
+
+    The same object where there is nothing to change (TOOL-11).
+    """
+    if isinstance(event, ToolCallResultEvent):
+        if isinstance(event.content, str):
+            return event
+        content = _result_as_text(event.content, "/content", event, warn)
+        return msgspec.structs.replace(event, content=content)
+    if isinstance(event, MessagesSnapshotEvent):
+
+        def changed(message: Message, index: int) -> Message:
+            if not isinstance(message, ToolMessage) or isinstance(message.content, str):
+                return message
+            path = f"/messages/{index}/content"
+            content = _result_as_text(message.content, path, event, warn)
+            return msgspec.structs.replace(message, content=content)
+
+        messages = _changed(event.messages, changed)
+        if messages is not event.messages:
+            return msgspec.structs.replace(event, messages=messages)
+    return event
+
+
+def _result_as_text(content: list[ContentPart], path: str, event: Event, warn: Warn) -> str:
+    def note(text: str, place: str) -> None:
+        warn(
+            ProtocolWarning(
+                stage="downgrade",
+                rule="TOOL-11",
+                event_type=event.type,
+                path=place,
+                message=text,
+            )
+        )
+
+    reader = "a client that declares no protocol version, which should be upgraded,"
+    return flatten(content, path, note, reader)
+
+
+def _as_text(message: Message, index: int, warn: Warn) -> Message:
     def note(text: str, place: str) -> None:
         warn(ProtocolWarning(stage="downgrade", rule="VER-3", path=place, message=text))
 
     if isinstance(message, UserMessage | ToolMessage) and not isinstance(message.content, str):
         text = flatten(
             message.content,
-            f"{path}/content",
+            f"/messages/{index}/content",
             note,
             "an agent of version 0.0.39 or older, which should be upgraded,",
         )
@@ -107,55 +161,101 @@ def _as_text(message: Message, path: str, warn: Warn) -> Message:
     return message
 
 
-def without_subagents(
-    peer: tuple[int, int, int], warn: Warn
-) -> Callable[[Event | dict[str, Any]], Event | dict[str, Any] | None] | None:
-    """How the events of a peer from before subagents are read, as middleware.
+def without_subagents(peer: tuple[int, int, int], warn: Warn) -> Middleware | None:
+    """How the events of a peer from before subagents are read; None for one that knows them.
 
-    None for a peer that knows them.
+    To be made anew for each stream.
     """
-    if peer > _NO_SUBAGENTS:
-        return None
+    return None if peer > _NO_SUBAGENTS else _WithoutSubagents(warn)
 
-    def read(event: Event | dict[str, Any]) -> Event | dict[str, Any] | None:
+
+class _WithoutSubagents:
+    """Drops the events of subagents, and takes the tags off what is left.
+
+    Chunks are expanded first: what a subagent's chunk continues is told by its tag alone.
+    """
+
+    def __init__(self, warn: Warn) -> None:
+        self._warn = warn
+        self._chunks = RawExpander(warn)
+        # Who has each step open: steps are per owner, and without tags there is one owner.
+        self._steps: dict[str, set[Any]] = {}
+
+    def __call__(self, event: Item) -> list[Item]:
+        return [kept for item in self._chunks.expand(event) for kept in self._read(item)]
+
+    def _read(self, event: Item) -> list[Item]:
         kind = event.get("type") if isinstance(event, dict) else event.type
+        if not isinstance(kind, str):
+            return [event]
         if kind in _SUBAGENT_TYPES:
-            warn(
-                ProtocolWarning(
-                    stage="downgrade",
-                    rule="VER-3",
-                    event_type=str(kind),
-                    message=f"dropping {kind}: the agent is read as one from before subagents; "
-                    "unpin its version to keep it",
-                )
+            self._drop(
+                kind, "the agent is read as one from before subagents; unpin its version to keep it"
             )
-            return None
-        return _untagged_raw(event) if isinstance(event, dict) else _untagged_event(event)
+            return []
+        if kind == "RUN_STARTED":
+            self._steps.clear()
+        elif kind in ("STEP_STARTED", "STEP_FINISHED") and not self._steps_once(kind, event):
+            return []
+        return [_untagged_raw(event) if isinstance(event, dict) else _untagged_event(event)]
 
-    return read
+    def _steps_once(self, kind: str, event: Item) -> bool:
+        """Whether a step event is kept: of several owners' steps of one name only the union is."""
+        if isinstance(event, dict):
+            name, owner = event.get("stepName"), event.get("subagentRunId", UNSET)
+        else:
+            assert isinstance(event, StepStartedEvent | StepFinishedEvent)
+            name, owner = event.step_name, event.subagent_run_id
+        if not isinstance(name, str) or not isinstance(owner, str | UnsetType):
+            return True
+        owners = self._steps.setdefault(name, set())
+        if kind == "STEP_STARTED":
+            repeats = bool(owners) and owner not in owners
+            owners.add(owner)
+        else:
+            known = owner in owners
+            owners.discard(owner)
+            repeats = known and bool(owners)
+        if repeats:
+            self._drop(kind, f"without subagents the step '{name}' is already open")
+        return not repeats
+
+    def _drop(self, kind: str, why: str) -> None:
+        self._warn(
+            ProtocolWarning(
+                stage="downgrade",
+                rule="VER-3",
+                event_type=kind,
+                message=f"dropping {kind}: {why}",
+            )
+        )
 
 
 def _untagged_event(event: Event) -> Event:
     if isinstance(event, AttributableEvent):
         return _without_tag(event)
     match event:
-        case MessagesSnapshotEvent():
-            messages = [_untagged(message) for message in event.messages]
-            return msgspec.structs.replace(event, messages=messages)
-        case RunStartedEvent(input=RunAgentInput() as input):
-            messages = [_untagged(message) for message in input.messages]
-            return msgspec.structs.replace(
-                event, input=msgspec.structs.replace(input, messages=messages)
-            )
-        case RunFinishedEvent(outcome=RunFinishedInterruptOutcome() as outcome):
-            interrupts = [_without_tag(interrupt) for interrupt in outcome.interrupts]
-            return msgspec.structs.replace(
-                event, outcome=msgspec.structs.replace(outcome, interrupts=interrupts)
-            )
+        case MessagesSnapshotEvent(messages=messages):
+            untagged = _changed(messages, _untagged)
+            if untagged is not messages:
+                return msgspec.structs.replace(event, messages=untagged)
+        case RunStartedEvent(input=RunAgentInput(messages=messages) as input):
+            untagged = _changed(messages, _untagged)
+            if untagged is not messages:
+                changed = msgspec.structs.replace(input, messages=untagged)
+                return msgspec.structs.replace(event, input=changed)
+        case RunFinishedEvent(
+            outcome=RunFinishedInterruptOutcome(interrupts=interrupts) as outcome
+        ):
+            free = _changed(interrupts, lambda interrupt, _: _without_tag(interrupt))
+            if free is not interrupts:
+                return msgspec.structs.replace(
+                    event, outcome=msgspec.structs.replace(outcome, interrupts=free)
+                )
     return event
 
 
-def _untagged(message: Message) -> Message:
+def _untagged(message: Message, _: int) -> Message:
     return _without_tag(message)
 
 
@@ -178,6 +278,14 @@ def _untagged_raw(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pop(value: Any) -> Any:
+    # A tag that is no string is malformed, and that is for enforcement to say.
     if isinstance(value, dict) and isinstance(value.get("subagentRunId"), str):
         return {name: item for name, item in value.items() if name != "subagentRunId"}
     return value
+
+
+def _changed(items: list[V], change: Callable[[V, int], V]) -> list[V]:
+    """The list with each element changed; itself when none was."""
+    changed = [change(item, index) for index, item in enumerate(items)]
+    same = all(new is old for new, old in zip(changed, items, strict=True))
+    return items if same else changed

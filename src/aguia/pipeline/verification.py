@@ -249,7 +249,10 @@ class Verifier:
         elif isinstance(event, RunFinishedEvent):
             self._finish(event)
         else:
-            self._opened.clear()  # a failure ends whatever was open (RUN-7)
+            # A failure ends whatever was open (RUN-7).
+            self._opened.clear()
+            for open_items in self._open.values():
+                open_items.clear()
         self._phase = following
         self.checks.clear()
         if following is Phase.ACTIVE:
@@ -446,6 +449,9 @@ class Verifier:
                 if known is not _ABSENT and known != owner:
                     raise _disagrees(event, Family.TOOL_CALL, event.tool_call_id, known)
         self._open_item(event, Family.TOOL_CALL, event.tool_call_id, owner)
+        if parent is not UNSET:
+            # The message that comes about with the call is the call's owner's.
+            self._owners[Family.MESSAGE].setdefault(parent, owner)
 
     def _tool_call_result(self, event: ToolCallResultEvent) -> None:
         self._owners[Family.MESSAGE][event.message_id] = event.subagent_run_id
@@ -551,7 +557,8 @@ class Verifier:
         del self._opened[Family.STEP, key]
 
     def _not_open(self, event: Event, family: Family, id_: str) -> SequenceViolation:
-        before = " any more" if id_ in self._owners[family] or id_ in self._ended_subagents else ""
+        known = self._ended_subagents if family is Family.SUBAGENT else self._owners[family]
+        before = " any more" if id_ in known else ""
         return SequenceViolation(
             f"no {family.value} '{id_}' is open{before}",
             rule=_DISCIPLINE[family],

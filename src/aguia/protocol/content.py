@@ -1,6 +1,11 @@
-"""Content parts and their sources: what a user message or a tool result may carry (TOOL-7)."""
+"""Content parts and their sources: what a user message or a tool result may carry (TOOL-7).
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+The names that these had before 1.0, `TextInputContent` and the like, still lead to them, with a
+`DeprecationWarning`; `RENAMED` lists them, and DEPRECATIONS.md says until when.
+"""
+
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -94,3 +99,45 @@ class DocumentPart(WireStruct, tag_field="type", tag="document", frozen=True, kw
 
 
 ContentPart: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
+
+RENAMED: Final[dict[str, str]] = {
+    "InputContent": "ContentPart",
+    "TextInputContent": "TextPart",
+    "ImageInputContent": "ImagePart",
+    "AudioInputContent": "AudioPart",
+    "VideoInputContent": "VideoPart",
+    "DocumentInputContent": "DocumentPart",
+    "InputContentSource": "PartSource",
+    "InputContentDataSource": "DataSource",
+    "InputContentUrlSource": "UrlSource",
+    "InputContentPart": "ContentPart",
+    "ImageInputPart": "ImagePart",
+    "AudioInputPart": "AudioPart",
+    "VideoInputPart": "VideoPart",
+    "DocumentInputPart": "DocumentPart",
+}
+"""The names of 0.x, and the present ones that they lead to. What is on the wire is the same."""
+
+if TYPE_CHECKING:
+    InputContent: TypeAlias = ContentPart
+    TextInputContent: TypeAlias = TextPart
+    ImageInputContent: TypeAlias = ImagePart
+    AudioInputContent: TypeAlias = AudioPart
+    VideoInputContent: TypeAlias = VideoPart
+    DocumentInputContent: TypeAlias = DocumentPart
+    InputContentSource: TypeAlias = PartSource
+    InputContentDataSource: TypeAlias = DataSource
+    InputContentUrlSource: TypeAlias = UrlSource
+    InputContentPart: TypeAlias = ContentPart
+    ImageInputPart: TypeAlias = ImagePart
+    AudioInputPart: TypeAlias = AudioPart
+    VideoInputPart: TypeAlias = VideoPart
+    DocumentInputPart: TypeAlias = DocumentPart
+else:
+
+    def __getattr__(name: str) -> Any:
+        new = RENAMED.get(name)
+        if new is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(f"{name} is now {new}", DeprecationWarning, stacklevel=2)
+        return globals()[new]

@@ -24,6 +24,7 @@ from aguia.codec.json import (
     nests_deeper_than,
     parse_object,
 )
+from aguia.pipeline.compatibility import noting, upgrade_input
 from aguia.pipeline.enforcement import enforce_input
 from aguia.pipeline.versions import parse_version
 from aguia.protocol.capabilities import AgentCapabilities
@@ -62,6 +63,8 @@ class AgentApp:
         on_disconnect: what a client that goes away means: "cancel" the run, or "continue" it
             with nobody reading.
         deadline, max_steps, grace, expose_errors: see `Execution`.
+        flatten_for_old_clients: whether clients from before versions existed get tool results
+            as text; see `Producer`.
         keep_alive: seconds of silence after which a comment keeps the connection open.
         capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
@@ -81,6 +84,7 @@ class AgentApp:
         max_steps: int | None = None,
         grace: float = 5.0,
         expose_errors: bool = False,
+        flatten_for_old_clients: bool = True,
         keep_alive: float = 15.0,
         capacity: int = 256,
         max_body_bytes: int = MAX_BODY,
@@ -99,6 +103,7 @@ class AgentApp:
             "max_steps": max_steps,
             "grace": grace,
             "expose_errors": expose_errors,
+            "flatten_for_old_clients": flatten_for_old_clients,
         }
         self._keep_alive = keep_alive
         self._max_body = max_body_bytes
@@ -385,7 +390,9 @@ def _parse(body: bytes) -> RunAgentInput:
         run_input = decode(body, RunAgentInput)
     except STRICT_FAILURES:
         try:
-            run_input = enforce_input(parse_object(body, MAX_DEPTH), _log)
+            run_input = enforce_input(
+                upgrade_input(parse_object(body, MAX_DEPTH), noting(_log)), _log
+            )
         except DecodeError as error:
             raise _Refused(
                 400, error.message.replace("frame", "body"), rule=error.rule, path=""

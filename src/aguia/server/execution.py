@@ -61,6 +61,7 @@ class Execution:
         max_steps: how many steps the run may open before it is cancelled, or None.
         grace: seconds that the agent has to stop in when it is cancelled.
         expose_errors: whether the client is told an exception's type and words.
+        flatten_for_old_clients: see `Producer`.
 
     `events` is the stream to read, `drive` the coroutine to run beside it.
     """
@@ -76,6 +77,7 @@ class Execution:
         max_steps: int | None = None,
         grace: float = 5.0,
         expose_errors: bool = False,
+        flatten_for_old_clients: bool = True,
     ) -> None:
         self._agent = agent
         self._deadline = deadline
@@ -83,7 +85,9 @@ class Execution:
         self._expose_errors = expose_errors
         self._loop = asyncio.get_running_loop()
         self._cancel_asked = asyncio.Event()
-        self._producer = Producer(input, plain=plain_value)
+        self._producer = Producer(
+            input, plain=plain_value, flatten_for_old_clients=flatten_for_old_clients
+        )
         self.events = EventStream(capacity)
         self.run = Run(
             self._producer,

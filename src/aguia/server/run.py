@@ -139,7 +139,7 @@ class Run(Speaker):
         self._on_cancel = on_cancel
         self._steps_left = max_steps
         self._usage: dict[tuple[Any, Any], TokenUsage] = {}
-        self.interrupts: list[Interrupt] = []
+        self.interrupts: list[Interrupt] = producer.interrupts
         self.input: RunAgentInput = producer.input
         self.messages: list[Message] = self.input.messages
         self.tools: list[Tool] = self.input.tools or []
@@ -275,7 +275,7 @@ class Run(Speaker):
             "type": "TOOL_CALL_RESULT",
             "messageId": message_id or new_id("msg"),
             "toolCallId": text_of(tool_call_id),
-            "content": content if isinstance(content, str) else plain_value(list(content)),
+            "content": content if isinstance(content, str) else plain_value(list(content)) or "",
         }
         if metadata is not None:
             event["metadata"] = metadata

@@ -388,7 +388,7 @@ class ToolCallStream(_Item):
             "type": ToolCallResultEvent.type,
             "messageId": message_id or new_id("msg"),
             "toolCallId": self.tool_call_id,
-            "content": content if isinstance(content, str) else plain_value(list(content)),
+            "content": content if isinstance(content, str) else plain_value(list(content)) or "",
         }
         if self._owner is not UNSET:
             event["subagentRunId"] = self._owner
