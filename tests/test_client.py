@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 import httpx
+import msgspec
 import pytest
 
 from aguia import (
@@ -1308,3 +1309,56 @@ async def test_messages_of_the_assistant_may_open_a_thread() -> None:
         assert agent.messages[0] is greeting or agent.messages[0] == greeting
     assert [message["role"] for message in script.sent[0]["messages"]] == ["assistant", "user"]
     assert script.sent[0]["state"] == {"a": 1}
+
+
+async def test_a_thread_taken_up_from_a_store_knows_its_open_interrupts() -> None:
+    """INT-2: coverage is checked before anything is sent, also in another process."""
+    agent = HttpAgent("http://agent.example/", interrupts=[{"id": "i-1", "reason": "approval"}])
+    assert [interrupt.id for interrupt in agent.interrupts] == ["i-1"]
+    with pytest.raises(InvalidInput) as refused:
+        agent.run("go on")
+    assert refused.value.rule == "INT-2"
+    with pytest.raises(InvalidInput):
+        HttpAgent("http://agent.example/", interrupts=[{"id": 5, "reason": "approval"}])
+
+
+async def test_what_middleware_makes_of_an_input_is_judged_like_any() -> None:
+    """ACT-4, INT-2: no activity is sent, and no interrupt is passed over."""
+    sent: list[Any] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(json.loads(request.content))
+        run = {"threadId": sent[-1]["threadId"], "runId": sent[-1]["runId"]}
+        lines = [{"type": "RUN_STARTED", **run}, {"type": "RUN_FINISHED", **run}]
+        body = "".join(f"data: {json.dumps(line)}\n\n" for line in lines)
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, text=body)
+
+    activity = ActivityMessage(id="a", activity_type="plan", content={})
+    entry = ResumeEntry(interrupt_id="i-1", status="cancelled")
+
+    async def adds(input: RunAgentInput, call_next: Any) -> Any:
+        changed = msgspec.structs.replace(input, messages=[*input.messages, activity])
+        async for item in call_next(changed):
+            yield item
+
+    async def forgets(input: RunAgentInput, call_next: Any) -> Any:
+        async for item in call_next(msgspec.structs.replace(input, resume=[])):
+            yield item
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        agent = HttpAgent("http://agent.example/", client=client, middleware=[adds])
+        async for _ in agent.run("hi"):
+            pass
+        assert [message["role"] for message in sent[0]["messages"]] == ["user"]
+
+        agent = HttpAgent(
+            "http://agent.example/",
+            client=client,
+            middleware=[forgets],
+            interrupts=[{"id": "i-1", "reason": "approval"}],
+        )
+        with pytest.raises(InvalidInput) as refused:
+            async for _ in agent.run("hi", resume=[entry]):
+                pass
+        assert refused.value.rule == "INT-2"
+        assert len(sent) == 1

@@ -91,7 +91,7 @@ class Consumer:
         *,
         messages: Iterable[Message | dict[str, Any]] = (),
         state: Any = UNSET,
-        interrupts: Iterable[Interrupt] = (),
+        interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         content_type: str = sse.CONTENT_TYPE,
         middleware: Sequence[Middleware | type[Middleware]] = (),
         peer_version: str | None = None,
@@ -156,7 +156,12 @@ class Consumer:
             thread_id=request.thread_id if request is not None else None,
             run_id=request.run_id if request is not None else None,
         )
-        self.conversation = Conversation(held, state, interrupts=interrupts, warn=self._warn)
+        self.conversation = Conversation(
+            held,
+            state,
+            interrupts=enforce_list(interrupts, Interrupt, self._warn, "/interrupts"),
+            warn=self._warn,
+        )
         self._waiting: deque[bytes | Event | dict[str, Any]] = deque()
         self._current: Iterator[Event] | None = None
         self._ended = False

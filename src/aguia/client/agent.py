@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 import httpx
+import msgspec
 
 from aguia.client.chain import wrapped
 from aguia.client.transports import SSE, HttpTransport, Timeouts, Transport
@@ -51,6 +52,7 @@ class Agent:
         transport: how the agent is reached.
         thread_id: names the conversation; made up when it isn't given.
         messages, state: what the thread starts from.
+        interrupts: those that the thread's last run left open, for one taken up from a store.
         tools, context: offered to the agent with every run, unless `run` says otherwise.
         middleware: goes around each whole run; `aguia.middleware` has some, ready-made.
         event_middleware: sees each event before enforcement, or classes of it; see `Consumer`.
@@ -66,6 +68,7 @@ class Agent:
         thread_id: str | None = None,
         messages: Iterable[Message | dict[str, Any]] = (),
         state: Any = UNSET,
+        interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         tools: Iterable[Tool | dict[str, Any]] = (),
         context: Iterable[Context | dict[str, Any]] = (),
         middleware: Sequence[RunMiddleware] = (),
@@ -83,7 +86,7 @@ class Agent:
         self._current: weakref.ref[RunStream] | None = None
         # A consumer that has read nothing yet judges and holds what the thread starts from.
         self._conversation = Consumer(
-            messages=messages, state=state, on_warning=on_warning
+            messages=messages, state=state, interrupts=interrupts, on_warning=on_warning
         ).conversation
         self._tools = enforce_list(tools, Tool, self._warn, "/tools")
         self._context = enforce_list(context, Context, self._warn, "/context")
@@ -329,6 +332,15 @@ class Agent:
             for event in _end(consumer, broken):
                 yield event
 
+    def _judged(self, changed: RunAgentInput) -> RunAgentInput:
+        """An input that middleware has changed, as it may be sent (PROC-11, ACT-4, INT-2)."""
+        changed = enforce_input(changed, self._warn)
+        self._check_resume(changed.resume or [])
+        messages = [
+            message for message in changed.messages if not isinstance(message, ActivityMessage)
+        ]
+        return msgspec.structs.replace(changed, messages=messages)
+
     async def _wrapped_events(
         self, run_input: RunAgentInput, held: list[Message]
     ) -> AsyncGenerator[Event, None]:
@@ -339,7 +351,7 @@ class Agent:
         async def innermost(changed: RunAgentInput) -> AsyncGenerator[Item, None]:
             nonlocal consumer
             if changed is not run_input:
-                changed = enforce_input(changed, self._warn)  # PROC-11
+                changed = self._judged(changed)
             async with self._transport.open(self._fit(changed)) as answer:
                 if not under_way:
                     consumer = self._take_up(changed, held)
@@ -452,6 +464,7 @@ class HttpAgent(Agent):
         thread_id: str | None = None,
         messages: Iterable[Message | dict[str, Any]] = (),
         state: Any = UNSET,
+        interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         tools: Iterable[Tool | dict[str, Any]] = (),
         context: Iterable[Context | dict[str, Any]] = (),
         middleware: Sequence[RunMiddleware] = (),
@@ -464,6 +477,7 @@ class HttpAgent(Agent):
             thread_id=thread_id,
             messages=messages,
             state=state,
+            interrupts=interrupts,
             tools=tools,
             context=context,
             middleware=middleware,
