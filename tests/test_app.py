@@ -6,6 +6,7 @@ import logging
 import time
 from typing import Any
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -731,3 +732,46 @@ async def test_a_request_that_the_server_cuts_still_ends_in_order() -> None:
             await running
     assert cancelled(connection)
     assert connection.complete
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"path": "run"},
+        {"authenticate": "x"},
+        {"max_runs": 0},
+        {"deadline": -1},
+        {"on_disconnect": "stop"},
+        {"capabilities": {"nope": 1}},
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused_at_once(settings: dict[str, Any]) -> None:
+    async def agent(run: Run) -> None:
+        pass
+
+    with pytest.raises((TypeError, ValueError)):
+        AgentApp(agent, **settings)
+
+
+@pytest.mark.parametrize("agent", ["hello:agent", None, 5])
+def test_what_is_no_agent_is_refused_at_once(agent: Any) -> None:
+    with pytest.raises(TypeError, match="an agent is a function"):
+        AgentApp(agent)
+
+
+async def test_authentication_may_be_synchronous_and_one_origin_a_string() -> None:
+    seen: list[Any] = []
+
+    async def agent(run: Run) -> None:
+        seen.append(run.principal)
+
+    app = AgentApp(agent, authenticate=lambda request: "ana", allow_origins="https://a.example")
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as client:
+        response = await client.post(
+            "/",
+            json={"threadId": "t", "runId": "r", "messages": []},
+            headers={"origin": "https://a.example"},
+        )
+    assert response.headers["access-control-allow-origin"] == "https://a.example"
+    assert seen == ["ana"]

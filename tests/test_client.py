@@ -28,7 +28,7 @@ from aguia import (
     TransportError,
     TruncatedRun,
 )
-from aguia.client import Answer, RunStream, Timeouts
+from aguia.client import CANCEL, Answer, RunStream, Timeouts
 from aguia.protocol.common import UNSET
 from aguia.protocol.content import ImagePart, TextPart, UrlSource
 from aguia.protocol.events import Event, RunErrorEvent
@@ -1362,3 +1362,18 @@ async def test_what_middleware_makes_of_an_input_is_judged_like_any() -> None:
                 pass
         assert refused.value.rule == "INT-2"
         assert len(sent) == 1
+
+
+async def test_answers_may_be_given_as_a_mapping() -> None:
+    """INT-2: by the interrupt's id; `CANCEL` abandons."""
+    open_ones = [{"id": "a", "reason": "q"}, {"id": "b", "reason": "q"}, {"id": "c", "reason": "q"}]
+    agent = HttpAgent("http://agent.example/", interrupts=open_ones)
+    run = agent.run(resume={"a": {"n": [1, None]}, "b": CANCEL, "c": None})
+    assert run.input.resume == [
+        ResumeEntry(interrupt_id="a", status="resolved", payload={"n": [1, None]}),
+        ResumeEntry(interrupt_id="b", status="cancelled"),
+        ResumeEntry(interrupt_id="c", status="resolved"),
+    ]
+    for wrong in ("yes", ResumeEntry(interrupt_id="a", status="cancelled"), 5):
+        with pytest.raises(TypeError, match="mapping of interrupt ids"):
+            agent.run(resume=wrong)  # type: ignore[arg-type]

@@ -678,3 +678,11 @@ def test_a_run_can_be_read_event_by_event_without_a_start() -> None:
     with pytest.raises(SequenceViolation):
         reader.feed(event("CUSTOM", name="n", value=1))
     assert isinstance(Reader().delivered[0], RunStartedEvent)
+
+
+def test_a_body_is_bytes_of_any_kind_and_nothing_else() -> None:
+    frame = b'data: {"type":"RUN_STARTED","threadId":"t","runId":"r"}\n\n'
+    for body in (frame, bytearray(frame), memoryview(frame)):
+        assert [event.type for event in Consumer().receive(body)] == ["RUN_STARTED"]
+    with pytest.raises(TypeError, match="a body is bytes, not str"):
+        Consumer().receive(frame.decode())  # type: ignore[arg-type]

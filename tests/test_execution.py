@@ -799,3 +799,16 @@ async def test_runs_do_not_know_of_one_another() -> None:
     for n, recorded in enumerate(results):
         assert recorded.state == {"n": n + 20}
         assert {e["value"] for e in recorded.said if e["type"] == "CUSTOM"} == {f"r{n}"}
+
+
+async def test_an_answer_that_does_not_fit_is_the_clients_to_mend() -> None:
+    """INT-7: the client is told what was expected."""
+
+    async def agent(run: Run) -> None:
+        run.resume.answer("buy", bool)
+
+    entry = {"interruptId": "buy", "status": "resolved", "payload": "maybe"}
+    recorded = await record(agent, run_input(resume=[entry]), fails=True)
+    assert recorded.terminal["code"] == "invalid-answer"
+    assert "'buy'" in recorded.terminal["message"]
+    assert "bool" in recorded.terminal["message"]

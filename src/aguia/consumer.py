@@ -167,13 +167,17 @@ class Consumer:
         self._ended = False
         self._failure: Exception | None = None
 
-    def receive(self, data: bytes) -> Iterator[Event]:
+    def receive(self, data: bytes | bytearray | memoryview) -> Iterator[Event]:
         """Take the next bytes of the body, split anyhow; iterate the events they complete.
 
         The events come expanded, verified and already applied to the conversation. What an
         abandoned iteration leaves over comes first out of the next call's. Raises a
         `ProtocolViolation` while being iterated.
         """
+        if not isinstance(data, bytes):
+            if not isinstance(data, bytearray | memoryview):
+                raise TypeError(f"a body is bytes, not {type(data).__name__}")
+            data = bytes(data)
         if self._failure is None:
             self._waiting.extend(self._framing.feed(data))
         return self._drain(self._framing.check)

@@ -26,6 +26,7 @@ from aguia.pipeline.chunks import CHUNKS, ChunkExpander
 from aguia.pipeline.downgrade import without_result_parts
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
+from aguia.pipeline.warn import log_warning
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET, UnsetType
 from aguia.protocol.errors import (
     AguiaError,
@@ -110,7 +111,7 @@ class Producer:
     ) -> None:
         self.input = input
         self._flattens = flatten_for_old_clients and input.protocol_version is UNSET
-        self._verifier = Verifier(_log)
+        self._verifier = Verifier(log_warning)
         self._chunks = ChunkExpander()
         self._out: list[Event] = []
         self._fresh = False
@@ -255,7 +256,7 @@ class Producer:
         """What has been emitted and not been given out."""
         events, self._out = self._out, []
         if self._flattens:
-            return [without_result_parts(event, _log) for event in events]
+            return [without_result_parts(event, log_warning) for event in events]
         return events
 
     def _flush(self) -> None:
@@ -513,7 +514,7 @@ def _checked(event: Event | Mapping[str, Any]) -> Event:
     try:
         return decode_event(encode(copied))
     except STRICT_FAILURES:
-        typed = enforce_event(copied, _log)
+        typed = enforce_event(copied, log_warning)
     if typed is None:
         raise MalformedEvent(
             "the protocol does not describe this event; use CUSTOM for your own",
@@ -521,7 +522,3 @@ def _checked(event: Event | Mapping[str, Any]) -> Event:
             event_type=str(copied.get("type"))[:80],
         )
     return typed
-
-
-def _log(warning: ProtocolWarning) -> None:
-    _logger.warning("%s", warning)

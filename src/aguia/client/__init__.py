@@ -1,9 +1,10 @@
 """Calling an agent: the async client, and how it reaches the agent."""
 
-from aguia.client.agent import Agent, HttpAgent, RunStream
+from aguia.client.agent import CANCEL, Agent, HttpAgent, RunStream
 from aguia.client.transports import PROTOBUF, SSE, Answer, HttpTransport, Timeouts, Transport
 
 __all__ = [
+    "CANCEL",
     "PROTOBUF",
     "SSE",
     "Agent",

@@ -27,6 +27,7 @@ from aguia.client.chain import wrapped
 from aguia.client.transports import SSE, HttpTransport, Timeouts, Transport
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
+from aguia.interop.values import plain_value
 from aguia.pipeline.compatibility import noting, upgrade_message
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
 from aguia.pipeline.enforcement import enforce_input, enforce_list
@@ -40,7 +41,16 @@ from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
 from aguia.protocol.messages import ActivityMessage, Message, ToolCall, UserMessage
 from aguia.protocol.outcomes import Interrupt, RunFinishedOutcome, TokenUsage
 
-__all__ = ["Agent", "HttpAgent", "RunStream"]
+__all__ = ["CANCEL", "Agent", "HttpAgent", "RunStream"]
+
+
+class _Cancel:
+    def __repr__(self) -> str:
+        return "CANCEL"
+
+
+CANCEL: Final = _Cancel()
+"""In the place of an answer: the interrupt is abandoned."""
 
 _logger: Final = logging.getLogger("aguia")
 
@@ -164,7 +174,7 @@ class Agent:
         tools: Iterable[Tool | dict[str, Any]] | None = None,
         context: Iterable[Context | dict[str, Any]] | None = None,
         forwarded_props: Any = UNSET,
-        resume: Iterable[ResumeEntry | dict[str, Any]] | None = None,
+        resume: Mapping[str, Any] | Iterable[ResumeEntry | dict[str, Any]] | None = None,
         run_id: str | None = None,
     ) -> "RunStream":
         """Start a run: iterate what is returned for its events.
@@ -175,7 +185,8 @@ class Agent:
             tools: in place of the agent's own.
             context: in place of the agent's own.
             forwarded_props: passed to the agent untouched.
-            resume: the answers to every open interrupt.
+            resume: the answers to every open interrupt: a mapping from its id to the answer, or
+                to `CANCEL` for one that is abandoned; or `ResumeEntry`s.
             run_id: names the run; made up when it isn't given.
 
         Raises `InvalidInput`, before anything is sent, for a malformed input (PROC-11) and for
@@ -187,9 +198,7 @@ class Agent:
         """
         self._refuse_second_run(None)
         held = [*self.messages, *self._said(content)]
-        answers = (
-            enforce_list(resume, ResumeEntry, self._warn, "/resume") if resume is not None else []
-        )
+        answers = enforce_list(_entries(resume), ResumeEntry, self._warn, "/resume")
         run_input = RunAgentInput(
             thread_id=self.thread_id,
             run_id=run_id or f"run-{uuid4().hex}",
@@ -377,6 +386,27 @@ class Agent:
             broken = error
         for event in _end(consumer or self._take_up(run_input, held), broken):
             yield event
+
+
+def _entries(
+    resume: Mapping[str, Any] | Iterable[ResumeEntry | dict[str, Any]] | None,
+) -> Iterable[ResumeEntry | dict[str, Any]]:
+    """The entries that an application's answers stand for."""
+    if resume is None:
+        return []
+    if isinstance(resume, str | ResumeEntry) or not isinstance(resume, Iterable):
+        raise TypeError("resume is a mapping of interrupt ids to answers, or a list of ResumeEntry")
+    if not isinstance(resume, Mapping):
+        return resume
+    entries: list[dict[str, Any]] = []
+    for id_, answer in resume.items():
+        entry: dict[str, Any] = {"interruptId": id_, "status": "resolved"}
+        if answer is CANCEL:
+            entry["status"] = "cancelled"
+        elif answer is not None:
+            entry["payload"] = plain_value(answer)
+        entries.append(entry)
+    return entries
 
 
 def _end(consumer: Consumer, broken: TruncatedRun | TransportError | None) -> Iterator[Event]:

@@ -7,9 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from aguia.pipeline.middleware import Item, RawExpander
-from aguia.pipeline.warn import Warn
+from aguia.pipeline.warn import Warn, log_warning
 from aguia.protocol.common import UNSET
-from aguia.protocol.errors import ProtocolWarning
 from aguia.protocol.events import (
     MessagesSnapshotEvent,
     ReasoningEncryptedValueEvent,
@@ -44,7 +43,7 @@ class ToolCallFilter:
         warn: Warn | None = None,
     ) -> None:
         self._wanted = _wanted(allow, deny)
-        self._chunks = RawExpander(warn or _log)
+        self._chunks = RawExpander(warn or log_warning)
         self._dropped: set[str] = set()
         self._kept: set[str] = set()
 
@@ -180,7 +179,3 @@ def _wanted(allow: Iterable[str] | None, deny: Iterable[str] | None) -> Callable
     allowed = None if allow is None else frozenset(allow)
     denied = frozenset(deny or ())
     return lambda name: name not in denied if allowed is None else name in allowed
-
-
-def _log(warning: ProtocolWarning) -> None:
-    _logger.warning("%s", warning)

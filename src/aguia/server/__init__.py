@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from aguia.server.app import AgentApp, Agents
 from aguia.server.execution import Agent, Execution, run_agent
-from aguia.server.run import CANCELLED, Cancelled, Resume, Run
+from aguia.server.run import CANCELLED, Cancelled, InvalidAnswer, Resume, Run
 from aguia.server.speaker import (
     Activity,
     ReasoningMessageStream,
@@ -31,6 +31,7 @@ __all__ = [
     "Cancelled",
     "Execution",
     "GracefulServer",
+    "InvalidAnswer",
     "ReasoningMessageStream",
     "ReasoningSpan",
     "ReasoningStream",

@@ -5,6 +5,7 @@ Starlette's.
 """
 
 import asyncio
+import inspect
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
@@ -27,9 +28,10 @@ from aguia.codec.json import (
 from aguia.pipeline.compatibility import noting, upgrade_input
 from aguia.pipeline.enforcement import enforce_input
 from aguia.pipeline.versions import parse_version
+from aguia.pipeline.warn import log_warning
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
-from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
+from aguia.protocol.errors import DecodeError, InvalidInput
 from aguia.protocol.events import RunErrorEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.server.execution import Agent, Execution
@@ -44,7 +46,7 @@ MAX_BODY: Final = 32 * 1024 * 1024
 _MARGIN: Final = 1.0
 """Seconds that it takes to tell a client how its run ended."""
 
-Authenticate = Callable[[Request], Awaitable[Any]]
+Authenticate = Callable[[Request], Awaitable[Any] | Any]
 
 
 class AgentApp:
@@ -57,8 +59,8 @@ class AgentApp:
         capabilities: what the agent declares of itself, answered to `GET …/capabilities`
             beside the run endpoint. (Where it is found is this package's convention.)
         authenticate: sees the request before its body is read and returns the principal, which
-            becomes `run.principal`; refuses by raising Starlette's `HTTPException` with 401 or
-            403. A principal of None is anonymous.
+            becomes `run.principal`, or an awaitable of it; refuses by raising Starlette's
+            `HTTPException` with 401 or 403. A principal of None is anonymous.
         max_runs: how many runs each principal may have at once, or None.
         on_disconnect: what a client that goes away means: "cancel" the run, or "continue" it
             with nobody reading.
@@ -69,6 +71,11 @@ class AgentApp:
         capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
         allow_origins: origins whose pages may call the agent (CORS); "*" for all.
+
+    Raises `TypeError` or `ValueError` for a setting that can't be right.
+
+    Under `Mount("/agent", app)` Starlette answers `/agent` by a redirect to `/agent/`, which
+    browsers don't follow across origins: call it with the slash, or use `Agents`, or a `Route`.
     """
 
     def __init__(
@@ -88,8 +95,9 @@ class AgentApp:
         keep_alive: float = 15.0,
         capacity: int = 256,
         max_body_bytes: int = MAX_BODY,
-        allow_origins: Iterable[str] = (),
+        allow_origins: str | Iterable[str] = (),
     ) -> None:
+        _check_settings(agent, path, authenticate, max_runs, deadline, on_disconnect)
         self._agent = agent
         self._path = path
         self._capabilities = None if capabilities is None else _capabilities(capabilities)
@@ -112,7 +120,7 @@ class AgentApp:
         self._idle.set()
         self._busy: Counter[Hashable] = Counter()
         self._closing = False
-        origins = list(allow_origins)
+        origins = [allow_origins] if isinstance(allow_origins, str) else list(allow_origins)
         self._answer: ASGIApp = self._http
         if origins:
             self._answer = CORSMiddleware(
@@ -229,7 +237,8 @@ class AgentApp:
         if self._authenticate is None:
             return None
         try:
-            return await self._authenticate(request)
+            principal = self._authenticate(request)
+            return await principal if inspect.isawaitable(principal) else principal
         except HTTPException as error:
             raise _Refused(
                 error.status_code, error.detail, headers=dict(error.headers or {})
@@ -378,8 +387,34 @@ def _key(principal: Any) -> Hashable:
     return key
 
 
+def _check_settings(
+    agent: Any,
+    path: str | None,
+    authenticate: Any,
+    max_runs: int | None,
+    deadline: float | None,
+    on_disconnect: str,
+) -> None:
+    """Raise for settings with which every request would fail."""
+    if not callable(agent):
+        raise TypeError(f"an agent is a function that takes a Run, not {type(agent).__name__}")
+    if authenticate is not None and not callable(authenticate):
+        raise TypeError(f"authenticate is a function, not {type(authenticate).__name__}")
+    if path is not None and not path.startswith("/"):
+        raise ValueError(f"path begins with a slash: {path!r}")
+    if max_runs is not None and max_runs < 1:
+        raise ValueError(f"max_runs is 1 at least, not {max_runs}")
+    if deadline is not None and deadline <= 0:
+        raise ValueError(f"deadline is a number of seconds above 0, not {deadline}")
+    if on_disconnect not in ("cancel", "continue"):
+        raise ValueError(f"on_disconnect is 'cancel' or 'continue', not {on_disconnect!r}")
+
+
 def _capabilities(declared: AgentCapabilities | Mapping[str, Any]) -> bytes:
-    return encode(decode(encode(declared), AgentCapabilities))
+    try:
+        return encode(decode(encode(declared), AgentCapabilities))
+    except STRICT_FAILURES as error:
+        raise ValueError(f"the capabilities are not as the schema has them: {error}") from None
 
 
 def _parse(body: bytes) -> RunAgentInput:
@@ -391,7 +426,7 @@ def _parse(body: bytes) -> RunAgentInput:
     except STRICT_FAILURES:
         try:
             run_input = enforce_input(
-                upgrade_input(parse_object(body, MAX_DEPTH), noting(_log)), _log
+                upgrade_input(parse_object(body, MAX_DEPTH), noting(log_warning)), log_warning
             )
         except DecodeError as error:
             raise _Refused(
@@ -449,7 +484,3 @@ class _Refused(Exception):
         self.response: Response = Response(
             content, status, headers, media_type=JSONResponse.media_type
         )
-
-
-def _log(warning: ProtocolWarning) -> None:
-    _logger.warning("%s", warning)

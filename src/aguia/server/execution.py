@@ -16,13 +16,15 @@ from typing import Any, Final, TypeAlias
 import anyio.to_thread
 
 from aguia.interop.values import plain_value
+from aguia.pipeline.enforcement import enforce_input
+from aguia.pipeline.warn import log_warning
 from aguia.producer import Producer
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import ProtocolViolation
 from aguia.protocol.events import Event, RunFinishedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.outcomes import RunFinishedCancelledOutcome, RunFinishedInterruptOutcome
-from aguia.server.run import Run
+from aguia.server.run import InvalidAnswer, Run
 from aguia.server.speaker import meant_error
 from aguia.server.stream import EventStream
 
@@ -151,6 +153,8 @@ class Execution:
             return self._failure(error, "raised CancelledError and nobody had cancelled it")
         except ProtocolViolation as error:
             return self._failure(error, f"broke the rule {error.rule}")
+        except InvalidAnswer as error:
+            return _Failure(error.message, "invalid-answer")
         except Exception as error:
             meant = meant_error(error)
             if meant is not None:
@@ -278,12 +282,15 @@ class Execution:
         )
 
 
-async def run_agent(agent: Agent, input: RunAgentInput, **settings: Any) -> AsyncIterator[Event]:
+async def run_agent(
+    agent: Agent, input: RunAgentInput | dict[str, Any], **settings: Any
+) -> AsyncIterator[Event]:
     """Run an agent in this process and iterate its events, without HTTP.
 
-    `settings` are those of `Execution`. Leaving the iteration early cancels the run.
+    `settings` are those of `Execution`. Leaving the iteration early cancels the run. Raises
+    `InvalidInput` for a plain input that is none.
     """
-    execution = Execution(agent, input, **settings)
+    execution = Execution(agent, enforce_input(input, log_warning), **settings)
     task = asyncio.create_task(execution.drive())
     try:
         while (events := await execution.events.take()) is not None:

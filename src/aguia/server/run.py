@@ -33,7 +33,7 @@ from aguia.server.speaker import (
 )
 from aguia.server.stream import EventStream
 
-__all__ = ["CANCELLED", "Cancelled", "Resume", "Run"]
+__all__ = ["CANCELLED", "Cancelled", "InvalidAnswer", "Resume", "Run"]
 
 T = TypeVar("T")
 
@@ -48,6 +48,14 @@ class Cancelled:
 
 
 CANCELLED: Final = Cancelled()
+
+
+class InvalidAnswer(InvalidInput):
+    """An answer to an interrupt that is not what was asked for.
+
+    Unless the agent catches it, it ends the run with `RUN_ERROR` and these words, since it is
+    the client's to mend.
+    """
 
 
 class Resume(Sequence[ResumeEntry]):
@@ -73,7 +81,7 @@ class Resume(Sequence[ResumeEntry]):
         `CANCELLED` when it was abandoned, None when the input has no entry for it: then the
         interrupt is as open as before, and what it asked for must not be done (INT-5).
 
-        Raises `InvalidInput` for a payload that is no such value.
+        Raises `InvalidAnswer` for a payload that is no such value.
         """
         self._asked.add(interrupt_id)
         entry = self._by_id.get(interrupt_id)
@@ -84,7 +92,7 @@ class Resume(Sequence[ResumeEntry]):
         try:
             return convert(None if entry.payload is UNSET else entry.payload, type)
         except (ValueError, TypeError) as error:
-            raise InvalidInput(
+            raise InvalidAnswer(
                 f"the answer to '{interrupt_id}' doesn't fit: {error}",
                 path=f"/resume/{self._entries.index(entry)}/payload",
             ) from None
