@@ -294,7 +294,7 @@ class Producer:
             self._chunks.lanes.clear()
             self._chunks.lanes.update(before)
             for stream in before.values():
-                family = Family(stream.kind)
+                family = stream.form.family
                 if not self._verifier.is_open(OpenItem(family, stream.id, stream.owner)):
                     self._verifier.check(_opening(family, stream.id, stream.owner))
             raise

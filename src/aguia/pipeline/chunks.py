@@ -7,9 +7,11 @@ A lane is an owner, the parent agent (`UNSET`) or one subagent, and holds at mos
 because a continuation that names nothing can only mean "the same as before".
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from aguia.pipeline.verification import Family
 from aguia.protocol.common import UNSET, UnsetType
 from aguia.protocol.errors import SequenceViolation
 from aguia.protocol.events import (
@@ -43,12 +45,10 @@ __all__ = ["CHUNKS", "ChunkExpander"]
 
 Owner = str | UnsetType
 
-CHUNKS: Final = frozenset({TextMessageChunkEvent, ToolCallChunkEvent, ReasoningMessageChunkEvent})
+CHUNKS: Final[frozenset[type[Any]]] = frozenset(
+    {TextMessageChunkEvent, ToolCallChunkEvent, ReasoningMessageChunkEvent}
+)
 """The types that expansion replaces."""
-
-_TEXT: Final = "text message"
-_TOOL: Final = "tool call"
-_REASONING: Final = "reasoning message"
 
 _CLOSE_NOTHING: Final = frozenset(
     {
@@ -63,25 +63,67 @@ _CLOSE_EVERY_LANE: Final = frozenset(
     {RunStartedEvent, RunFinishedEvent, RunErrorEvent, MessagesSnapshotEvent}
 )
 
-# The explicit events that name an item which a chunk stream could be assembling (CHUNK-9).
-_EXPLICIT: Final[dict[type[Any], tuple[str, str]]] = {
-    TextMessageStartEvent: (_TEXT, "message_id"),
-    TextMessageContentEvent: (_TEXT, "message_id"),
-    TextMessageEndEvent: (_TEXT, "message_id"),
-    ToolCallStartEvent: (_TOOL, "tool_call_id"),
-    ToolCallArgsEvent: (_TOOL, "tool_call_id"),
-    ToolCallEndEvent: (_TOOL, "tool_call_id"),
-    ReasoningMessageStartEvent: (_REASONING, "message_id"),
-    ReasoningMessageContentEvent: (_REASONING, "message_id"),
-    ReasoningMessageEndEvent: (_REASONING, "message_id"),
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the chunks of one family are spelled out."""
+
+    family: Family
+    id: str
+    """The attribute that names the item."""
+    start: Callable[..., Event]
+    content: Callable[..., Event]
+    end: Callable[..., Event]
+    required: tuple[str, ...] = ()
+    """What the first chunk needs beside the id (CHUNK-2)."""
+    opener: tuple[str, ...] = ()
+    """What the opener establishes for those that follow (CHUNK-4)."""
+    absent: dict[str, str] = field(default_factory=dict)
+    """What an absent member of the opener means."""
+    fixed: dict[str, str] = field(default_factory=dict)
+    """What the start has and no chunk."""
+
+
+_FORMS: Final[dict[type[Any], _Form]] = {
+    TextMessageChunkEvent: _Form(
+        family=Family.MESSAGE,
+        id="message_id",
+        start=TextMessageStartEvent,
+        content=TextMessageContentEvent,
+        end=TextMessageEndEvent,
+        opener=("role", "name"),
+        absent={"role": "assistant"},
+    ),
+    ToolCallChunkEvent: _Form(
+        family=Family.TOOL_CALL,
+        id="tool_call_id",
+        start=ToolCallStartEvent,
+        content=ToolCallArgsEvent,
+        end=ToolCallEndEvent,
+        required=("tool_call_name",),
+        opener=("tool_call_name", "parent_message_id"),
+    ),
+    ReasoningMessageChunkEvent: _Form(
+        family=Family.REASONING,
+        id="message_id",
+        start=ReasoningMessageStartEvent,
+        content=ReasoningMessageContentEvent,
+        end=ReasoningMessageEndEvent,
+        fixed={"role": "reasoning"},
+    ),
 }
 
+_EXPLICIT: Final[dict[Any, _Form]] = {
+    event: form for form in _FORMS.values() for event in (form.start, form.content, form.end)
+}
+"""The explicit events that name an item which a chunk stream could be assembling (CHUNK-9)."""
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
 class _Stream:
     """What one lane is assembling, and what its opener established (CHUNK-4)."""
 
-    kind: str
+    form: _Form
     id: str
     owner: Owner
     established: dict[str, str | UnsetType]
@@ -105,13 +147,9 @@ class ChunkExpander:
         (CHUNK-2), contradicts its opener (CHUNK-4), has no single referent (CHUNK-7) or
         continues another owner's stream (CHUNK-8).
         """
-        match event:
-            case TextMessageChunkEvent():
-                return self._text(event)
-            case ToolCallChunkEvent():
-                return self._tool(event)
-            case ReasoningMessageChunkEvent():
-                return self._reasoning(event)
+        form = _FORMS.get(type(event))
+        if form is not None:
+            return self._spelled_out(event, form)
         if not self.lanes:
             return [event]
         return [*self._ends_before(event), event]
@@ -127,9 +165,9 @@ class ChunkExpander:
         ends = self.close(getattr(event, "subagent_run_id", UNSET))
         explicit = _EXPLICIT.get(kind)
         if explicit is not None:
-            lane = self._lane_holding(explicit[0], getattr(event, explicit[1]))
-            if lane is not None:
-                ends += self.close(lane.owner)
+            stream = self._holding(explicit, getattr(event, explicit.id))
+            if stream is not None:
+                ends += self.close(stream.owner)
         return ends
 
     def close(self, owner: Owner) -> list[Event]:
@@ -137,190 +175,121 @@ class ChunkExpander:
         stream = self.lanes.pop(owner, None)
         if stream is None:
             return []
-        if stream.kind == _TEXT:
-            return [TextMessageEndEvent(message_id=stream.id, subagent_run_id=owner)]
-        if stream.kind == _TOOL:
-            return [ToolCallEndEvent(tool_call_id=stream.id, subagent_run_id=owner)]
-        return [ReasoningMessageEndEvent(message_id=stream.id, subagent_run_id=owner)]
+        return [stream.form.end(**{stream.form.id: stream.id}, subagent_run_id=owner)]
 
-    def _lane_holding(self, kind: str, id_: str) -> _Stream | None:
+    def _holding(self, form: _Form, id_: str) -> _Stream | None:
+        """The stream that assembles this item, in whatever lane."""
         for stream in self.lanes.values():
-            if stream.id == id_ and stream.kind == kind:
+            if stream.id == id_ and stream.form is form:
                 return stream
         return None
 
-    def _text(self, chunk: TextMessageChunkEvent) -> list[Event]:
-        owner = self._lane_of(chunk, _TEXT, chunk.message_id)
+    def _spelled_out(self, chunk: Any, form: _Form) -> list[Event]:
+        id_ = getattr(chunk, form.id)
+        owner = self._lane_of(chunk, form, id_)
         out: list[Event] = []
-        stream = self._continued(owner, _TEXT, chunk.message_id)
-        if stream is None:
-            id_ = _required(chunk, chunk.message_id, "messageId")
-            out += self.close(owner)
-            role = "assistant" if chunk.role is UNSET else chunk.role
-            stream = _Stream(_TEXT, id_, owner, {"role": role, "name": chunk.name})
-            self.lanes[owner] = stream
-            out.append(
-                TextMessageStartEvent(
-                    message_id=id_,
-                    role=role,
-                    name=chunk.name,
-                    subagent_run_id=owner,
-                    metadata=chunk.metadata,
-                )
-            )
-        else:
-            _agree(chunk, stream, "role", chunk.role)
-            _agree(chunk, stream, "name", chunk.name)
-        if _has_content(chunk, opened=bool(out)):
-            out.append(
-                TextMessageContentEvent(
-                    message_id=stream.id,
-                    delta="" if chunk.delta is UNSET else chunk.delta,
-                    subagent_run_id=owner,
-                    metadata=chunk.metadata,
-                    raw_event=chunk.raw_event,
-                )
-            )
-        return out
-
-    def _tool(self, chunk: ToolCallChunkEvent) -> list[Event]:
-        owner = self._lane_of(chunk, _TOOL, chunk.tool_call_id)
-        out: list[Event] = []
-        stream = self._continued(owner, _TOOL, chunk.tool_call_id)
-        if stream is None:
-            id_ = _required(chunk, chunk.tool_call_id, "toolCallId")
-            name = _required(chunk, chunk.tool_call_name, "toolCallName")
-            out += self.close(owner)
-            stream = _Stream(
-                _TOOL,
-                id_,
-                owner,
-                {"toolCallName": name, "parentMessageId": chunk.parent_message_id},
-            )
-            self.lanes[owner] = stream
-            out.append(
-                ToolCallStartEvent(
-                    tool_call_id=id_,
-                    tool_call_name=name,
-                    parent_message_id=chunk.parent_message_id,
-                    subagent_run_id=owner,
-                    metadata=chunk.metadata,
-                )
-            )
-        else:
-            _agree(chunk, stream, "toolCallName", chunk.tool_call_name)
-            _agree(chunk, stream, "parentMessageId", chunk.parent_message_id)
-        if _has_content(chunk, opened=bool(out)):
-            out.append(
-                ToolCallArgsEvent(
-                    tool_call_id=stream.id,
-                    delta="" if chunk.delta is UNSET else chunk.delta,
-                    subagent_run_id=owner,
-                    metadata=chunk.metadata,
-                    raw_event=chunk.raw_event,
-                )
-            )
-        return out
-
-    def _reasoning(self, chunk: ReasoningMessageChunkEvent) -> list[Event]:
-        owner = self._lane_of(chunk, _REASONING, chunk.message_id)
-        out: list[Event] = []
-        stream = self._continued(owner, _REASONING, chunk.message_id)
-        if stream is None:
-            id_ = _required(chunk, chunk.message_id, "messageId")
-            out += self.close(owner)
-            stream = _Stream(_REASONING, id_, owner, {})
-            self.lanes[owner] = stream
-            out.append(
-                ReasoningMessageStartEvent(
-                    message_id=id_,
-                    role="reasoning",
-                    subagent_run_id=owner,
-                    metadata=chunk.metadata,
-                )
-            )
-        if _has_content(chunk, opened=bool(out)):
-            out.append(
-                ReasoningMessageContentEvent(
-                    message_id=stream.id,
-                    delta="" if chunk.delta is UNSET else chunk.delta,
-                    subagent_run_id=owner,
-                    metadata=chunk.metadata,
-                    raw_event=chunk.raw_event,
-                )
-            )
-        return out
-
-    def _continued(self, owner: Owner, kind: str, id_: str | UnsetType) -> _Stream | None:
-        """The stream of the lane when a chunk of this kind and id continues it (CHUNK-3)."""
         stream = self.lanes.get(owner)
-        if stream is not None and stream.kind == kind and (id_ is UNSET or id_ == stream.id):
-            return stream
-        return None
+        if stream is None or stream.form is not form or id_ not in (UNSET, stream.id):
+            # It continues nothing (CHUNK-3), so it opens.
+            for name in (form.id, *form.required):
+                _require(chunk, name)
+            out += self.close(owner)
+            established = {
+                name: form.absent.get(name, UNSET) if value is UNSET else value
+                for name in form.opener
+                for value in (getattr(chunk, name),)
+            }
+            stream = self.lanes[owner] = _Stream(form, id_, owner, established)
+            out.append(
+                form.start(
+                    **{form.id: id_},
+                    **established,
+                    **form.fixed,
+                    subagent_run_id=owner,
+                    metadata=chunk.metadata,
+                )
+            )
+            opened = True
+        else:
+            for name in form.opener:
+                _agree(chunk, stream, name)
+            opened = False
+        # A content event carries the delta, the raw event and, where no start does, the metadata
+        # (CHUNK-10).
+        if (
+            chunk.delta is not UNSET
+            or chunk.raw_event is not UNSET
+            or (chunk.metadata is not UNSET and not opened)
+        ):
+            out.append(
+                form.content(
+                    **{form.id: stream.id},
+                    delta="" if chunk.delta is UNSET else chunk.delta,
+                    subagent_run_id=owner,
+                    metadata=chunk.metadata,
+                    raw_event=chunk.raw_event,
+                )
+            )
+        return out
 
-    def _lane_of(self, chunk: Event, kind: str, id_: str | UnsetType) -> Owner:
+    def _lane_of(self, chunk: Any, form: _Form, id_: str | UnsetType) -> Owner:
         """The lane that a chunk belongs to (CHUNK-7, CHUNK-8)."""
-        tag: Owner = getattr(chunk, "subagent_run_id", UNSET)
+        tag: Owner = chunk.subagent_run_id
         if id_ is not UNSET:
-            stream = self._lane_holding(kind, id_)
+            stream = self._holding(form, id_)
             if stream is None:
                 return tag
             if tag is not UNSET and tag != stream.owner:
                 raise SequenceViolation(
-                    f"the {kind} '{id_}' is being assembled for {_say(stream.owner)}, "
-                    f"and this chunk is tagged as {_say(tag)}'s",
+                    f"the {form.family.value} '{id_}' is being assembled for "
+                    f"{_say(stream.owner)}, and this chunk is tagged as {_say(tag)}'s",
                     rule="CHUNK-8",
                     event_type=chunk.type,
                 )
             return stream.owner
         if tag is not UNSET:
             return tag
-        owners = [stream.owner for stream in self.lanes.values() if stream.kind == kind]
+        owners = [stream.owner for stream in self.lanes.values() if stream.form is form]
         if UNSET in owners or not owners:
             return UNSET
         if len(owners) > 1:
             raise SequenceViolation(
-                f"{len(owners)} subagents have a {kind} in the making and this chunk names "
-                "neither an id nor a subagent",
+                f"{len(owners)} subagents have a {form.family.value} in the making and this "
+                "chunk names neither an id nor a subagent",
                 rule="CHUNK-7",
                 event_type=chunk.type,
             )
         return owners[0]
 
 
-def _required(chunk: Event, value: str | UnsetType, member: str) -> str:
-    if value is UNSET:
+def _require(chunk: Any, name: str) -> None:
+    if getattr(chunk, name) is UNSET:
         raise SequenceViolation(
-            f"the first chunk of an item must carry '{member}'; there is nothing open that it "
-            "could continue",
+            f"the first chunk of an item must carry '{_wire_name(chunk, name)}'; there is nothing "
+            "open that it could continue",
             rule="CHUNK-2",
             event_type=chunk.type,
         )
-    return value
 
 
-def _agree(chunk: Event, stream: _Stream, member: str, value: str | UnsetType) -> None:
-    if value is UNSET or value == stream.established[member]:
+def _agree(chunk: Any, stream: _Stream, name: str) -> None:
+    value = getattr(chunk, name)
+    was = stream.established[name]
+    if value is UNSET or value == was:
         return
-    was = stream.established[member]
-    opened = f"{member} {was!r}" if was is not UNSET else f"no {member}"
+    member = _wire_name(chunk, name)
+    opened_with = f"{member} {was!r}" if was is not UNSET else f"no {member}"
     raise SequenceViolation(
-        f"the {stream.kind} '{stream.id}' was opened with {opened}, and this chunk says {value!r}",
+        f"the {stream.form.family.value} '{stream.id}' was opened with {opened_with}, "
+        f"and this chunk says {value!r}",
         rule="CHUNK-4",
         event_type=chunk.type,
     )
 
 
-def _has_content(
-    chunk: TextMessageChunkEvent | ToolCallChunkEvent | ReasoningMessageChunkEvent, *, opened: bool
-) -> bool:
-    """Whether the chunk needs a content event (CHUNK-10).
-
-    It does for its delta, for its raw event, and for its metadata where no start carries that.
-    """
-    if chunk.delta is not UNSET or chunk.raw_event is not UNSET:
-        return True
-    return chunk.metadata is not UNSET and not opened
+def _wire_name(chunk: Any, name: str) -> str:
+    names = dict(zip(chunk.__struct_fields__, chunk.__struct_encode_fields__, strict=True))
+    return str(names[name])
 
 
 def _say(owner: Owner) -> str:
