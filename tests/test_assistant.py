@@ -458,14 +458,15 @@ def test_a_walk_ends_at_its_depth(folder: Folder) -> None:
         ("find def receive", Request("find", "def receive")),
         ('  FIND "def receive"  ', Request("find", "def receive")),
         ("find '", Request("find", "'")),
-        ("find", Request("unknown", "find")),
+        ("find", Request("find")),
         ("read src/a.py\nand more", Request("read", "src/a.py")),
         ("read `a b.txt`", Request("read", "a b.txt")),
         ("tree", Request("tree")),
         ("tree src", Request("tree", "src")),
         ("count *.py", Request("count", "*.py")),
         ("open src/a.py", Request("open", "src/a.py")),
-        ("open", Request("unknown", "open")),
+        ("open", Request("open")),
+        ("read", Request("read")),
         ("replace a with b in c", Request("replace", "c", ("a", "b"))),
         ("Replace a b with c d in e", Request("replace", "e", ("a b", "c d"))),
         (
@@ -710,10 +711,30 @@ async def test_tree_and_count_draw_what_there_is(project: Path) -> None:
 @pytest.mark.anyio
 async def test_anything_else_gets_an_explanation(project: Path) -> None:
     async with talk(project) as agent:
-        for message in ("hello", "help", "find", ""):
+        for message in ("hello", "help", ""):
             events = await ask(agent, message)
             assert "find PATTERN" in text_of(events)
+            assert "/help lists what the chat itself can do" in text_of(events)
+            assert "open FILE" not in text_of(events), "the application has no part in it"
             assert agent.error is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("usage", ["find PATTERN", "read FILE", "open FILE"])
+async def test_half_a_command_gets_its_usage(project: Path, usage: str) -> None:
+    async with talk(project) as agent:
+        told = text_of(await ask(agent, usage.split(maxsplit=1)[0]))
+        assert told.startswith(f"Write it on one line:\n\n  {usage} ")
+        assert agent.error is None
+
+
+@pytest.mark.anyio
+async def test_open_is_explained_where_the_application_can_open(project: Path) -> None:
+    """FRONT-6."""
+    async with talk(project, tools=[OPEN_FILE]) as agent:
+        told = text_of(await ask(agent, "help"))
+        assert "\n  open FILE       has your application open a file" in told
+        assert "\n  replace X with Y in FILE\n" in told
 
 
 @pytest.mark.anyio

@@ -27,7 +27,7 @@ import pytest
 
 from aguia import PROTOCOL_VERSION, __version__
 from aguia.cli import main
-from aguia.cli.chat import decision
+from aguia.cli.answers import WrongAnswer, answer_from, decision, how_to_answer
 from aguia.protocol.outcomes import Interrupt
 from aguia.protocol.schema import json_schema
 
@@ -38,10 +38,24 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals and terminals as 
 AGENTS = """
 import asyncio
 
-from aguia.protocol.outcomes import Interrupt, RunFinishedInterruptOutcome
+from dataclasses import dataclass
+from enum import Enum
+
 from aguia.server import AgentApp, Run, RunError
 
 number = 5
+
+
+class Colour(Enum):
+    RED = "red"
+    QUIT = "quit"
+
+
+@dataclass
+class Order:
+    colour: Colour
+    number: int
+    note: str = ""
 
 
 async def agent(run: Run) -> None:
@@ -88,6 +102,10 @@ async def agent(run: Run) -> None:
                 message="And the rest?",
                 response_schema={"type": "object", "properties": members},
             )
+        case "choose":
+            run.interrupt("input", message="Which colour?\\nThink.", response_type=Colour)
+        case "order":
+            run.interrupt("input", message="What shall it be?", response_type=Order)
         case "resumed":
             answers = [(e.interrupt_id, e.status, e.payload or None) for e in run.resume]
             async with run.text() as text:
@@ -247,7 +265,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "aguia: the command needs typer; install it with: pip install 'aguia[cli]'\n"
+        "aguia: the command needs typer; in the folder of the repository: pip install '.[cli]'\n"
     )
 
 
@@ -273,6 +291,10 @@ def test_starting_up_loads_no_server_client_or_renderer() -> None:
         ("agents.deeper:agent", 2, "no module 'agents.deeper'"),
         ("agents:agant", 2, "the module 'agents' has no 'agant'; it has agent"),
         ("agents:number", 2, "is an int"),
+        ("agents:Methods", 2, "'agents:Methods' is a class; name a function that takes a Run"),
+        ("agents:AgentApp", 2, "'agents:AgentApp' is a class"),
+        ("agents.py:agent", 2, "leave out .py: an agent is named as a module, agents:agent"),
+        ("agents.py", 2, "leave out .py"),
         ("agents", 0, ""),
         ("no such:thing", 2, "does not look like module:agent"),
         ("broken:agent", 2, "ZeroDivisionError: division by zero"),
@@ -314,6 +336,17 @@ def test_an_application_and_a_method_are_served_as_well(agents: Path, name: str)
             wrong = aguia("chat", url + "elsewhere", "hi")
             assert wrong.returncode == 1
             assert "answers 404 to a POST. Check the path." in wrong.stderr
+
+
+def test_exceptions_are_told_to_clients_if_one_asks_for_it(agents: Path) -> None:
+    with serving("agents", "--expose-errors", cwd=agents) as (url, _):
+        done = aguia("chat", url, "crash")
+        assert done.returncode == 1
+        assert "a secret detail" in done.stderr
+    refused = aguia("serve", "agents:app", "--expose-errors", "--port", "0", cwd=agents)
+    assert refused.returncode == 2
+    assert "AgentApp(..., expose_errors=True)" in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
@@ -452,6 +485,90 @@ def test_a_question_for_yes_or_no_takes_these_words(url: str) -> None:
     assert "leaves the tool" not in done.stdout, "the call waits for the approval"
 
 
+def test_an_answer_of_another_form_is_told_and_not_sent(url: str) -> None:
+    """INT-7: what does not fit leaves the question open."""
+    lines = ["order", "red", '{"colour": "blue", "number": 1}', '{"colour": "red"}']
+    done = aguia("chat", url, input="\n".join([*lines, '{"colour": "red", "number": 2}']))
+    assert done.returncode == 3
+    expected = '{"colour": "quit" | "red", "number": integer, "note": string (optional)}'
+    assert f"That does not fit: expected a JSON object {expected}; /cancel" in done.stdout
+    assert 'That does not fit: colour must be "quit" | "red"; /cancel' in done.stdout
+    assert "That does not fit: number is missing, integer; /cancel" in done.stdout
+    assert "'resolved', {'colour': 'red', 'number': 2})" in done.stdout
+    assert done.stderr == ""
+
+
+NESTED = {
+    "$ref": "#/$defs/A",
+    "$defs": {
+        "A": {"type": "object", "properties": {"b": {"$ref": "#/$defs/B"}, "l": {}}},
+        "B": {"type": "array", "items": {"enum": ["x", 1]}},
+    },
+}
+EITHER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+ENDLESS = {"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}] * 9}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "answer"),
+    [
+        ({"type": "string"}, "5", "5"),
+        ({"type": "string"}, '"5"', "5"),
+        ({"type": "integer"}, " 5 ", 5),
+        ({"type": "number"}, "5.5", 5.5),
+        ({"type": ["number", "null"]}, "null", None),
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "boolean"}, "false", False),
+        ({"enum": ["a b", "c"]}, "a b", "a b"),
+        ({"enum": ["a b", "c"]}, '"c"', "c"),
+        ({"enum": [1, "2"]}, "2", "2"),
+        (EITHER, "7", 7),
+        (NESTED, '{"b": ["x", 1], "l": 0, "more": 0}', {"b": ["x", 1], "l": 0, "more": 0}),
+        (ENDLESS, "x", "x"),
+        ({}, "x y", "x y"),
+        ({}, "[1", "[1"),
+        ({}, "[" * 100_000, "[" * 100_000),
+        ({"type": "colour"}, "{}", {}),
+        ({"type": 5, "enum": 5, "anyOf": 5, "properties": 5, "required": 5}, "{}", {}),
+        ({"type": "array", "items": 5}, "[1]", [1]),
+    ],
+)
+def test_what_is_typed_is_read_as_the_question_asks(
+    schema: dict[str, Any], text: str, answer: Any
+) -> None:
+    """INT-7: by the simple parts of a schema, whatever else is in it."""
+    interrupt = Interrupt(id="i", reason="input", response_schema=schema)
+    assert how_to_answer(interrupt).endswith("/cancel drops the question.")
+    read = answer_from(interrupt, text)
+    assert (read, type(read)) == (answer, type(answer))
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "told"),
+    [
+        ({"type": "integer"}, "5.5", "expected integer"),
+        ({"type": "integer"}, "true", "expected integer"),
+        ({"type": "number"}, "NaN", "expected number"),
+        ({"type": "number"}, "five", "expected number"),
+        ({"type": "boolean"}, "5", "neither yes nor no"),
+        ({"enum": ["a b", "c"]}, "d", "expected a b | c"),
+        ({"enum": [1, "2"]}, "true", "expected 1 | 2"),
+        ({"const": "go"}, "stop", "expected go"),
+        (EITHER, "x", "expected integer | null"),
+        (NESTED, '{"b": ["x", 2]}', 'b[1] must be "x" | 1'),
+        (NESTED, '{"b": 2}', 'b must be ["x" | 1, …]'),
+        (NESTED, "x", 'a JSON object {"b": ["x" | 1, …] (optional), "l": any JSON (optional)}'),
+        ({"type": "object", "required": [5, "a"]}, "{}", "a is missing"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_what_would(
+    schema: dict[str, Any], text: str, told: str
+) -> None:
+    """INT-7."""
+    with pytest.raises(WrongAnswer, match=re.escape(told)):
+        answer_from(Interrupt(id="i", reason="input", response_schema=schema), text)
+
+
 @pytest.mark.parametrize(
     ("schema", "answer"),
     [
@@ -492,6 +609,27 @@ def test_which_questions_are_for_yes_or_no(schema: dict[str, Any], answer: Any) 
     """INT-7: whatever a schema holds, it is only read."""
     decide = decision(Interrupt(id="i", reason="approval", response_schema=schema))
     assert (None if decide is None else decide(True)) == answer
+
+
+def test_what_looks_like_a_command_of_the_chat_is_not_sent(url: str) -> None:
+    done = aguia("chat", url, input="/satte now\n/cancel\n/help\n/etc/hosts\nexit\nhi\n")
+    assert done.returncode == 0
+    assert "/satte is an unknown command, /help lists them." in done.stdout
+    assert "The agent asks nothing that could be cancelled." in done.stdout
+    assert "so does `help`" in done.stdout
+    assert done.stdout.count("You said") == 1
+    assert "You said '/etc/hosts'" in done.stdout
+
+
+@pytest.mark.parametrize("word", ["quit", "exit", "/quit", "/exit"])
+def test_these_words_leave(url: str, word: str) -> None:
+    done = aguia("chat", url, input=f"{word}\nhi\n")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_word_that_leaves_can_be_a_choice(url: str) -> None:
+    done = aguia("chat", url, input="choose\nquit\n")
+    assert "'resolved', 'quit')" in done.stdout
 
 
 def test_calls_of_tools_that_the_chat_has_not_are_refused(url: str) -> None:
@@ -780,6 +918,28 @@ def test_a_conversation_at_the_prompt(url: str, start: Callable[..., Terminal]) 
 
 
 @posix
+def test_an_open_question_is_said_at_every_prompt(url: str, start: Callable[..., Terminal]) -> None:
+    terminal = start("chat", url)
+    at = terminal.wait_for("> ")
+    terminal.type("choose\n")
+    at = terminal.wait_for("? The agent asks (input): Which colour?", after=at)
+    at = terminal.wait_for("Expected: quit | red; /cancel drops the question.", after=at)
+    at = terminal.wait_for("> ", after=at)
+    for typed, told in (("blue", "That does not fit: expected quit | red"), ("/state", "{}")):
+        terminal.type(f"{typed}\n")
+        at = terminal.wait_for(told, after=at)
+        at = terminal.wait_for("? Which colour?", after=at)
+        at = terminal.wait_for("Expected: quit | red; /cancel drops the question.", after=at)
+        at = terminal.wait_for("> ", after=at)
+    terminal.type("red\n")
+    at = terminal.wait_for("'resolved', 'red')", after=at)
+    terminal.wait_for("> ", after=at)
+    terminal.type("exit\n")
+    assert terminal.ends() == 0
+    assert terminal.shown.count("Which colour?") == 3, "and not twice in a row"
+
+
+@posix
 def test_quit_leaves(url: str, start: Callable[..., Terminal]) -> None:
     terminal = start("chat", url)
     terminal.wait_for("> ")
@@ -807,7 +967,11 @@ def test_the_demo_holds_its_conversation_and_ends(project: Path) -> None:
     assert "\n> yes\n" in done.stdout
     assert "\nThe águia sees a rabbit" in done.stdout
     assert sorted(os.listdir(project)) == ["reader.py", "test_json_patch.py"]
-    assert re.search(r"\n7 runs, \d+ events, \d+ ms\n$", done.stdout)
+    assert re.search(
+        r"\n7 runs, \d+ events, \d+ ms\n"
+        r"This is no terminal, so the prompt that would follow is left out\.\n$",
+        done.stdout,
+    )
     assert "\x1b" not in done.stdout
 
 
@@ -816,7 +980,8 @@ def test_the_demo_leaves_the_prompt_to_the_person(
     project: Path, start: Callable[..., Terminal]
 ) -> None:
     terminal = start("demo", cwd=project)
-    at = terminal.wait_for("Now you")
+    at = terminal.wait_for(f"Now you, in {project}: ")
+    at = terminal.wait_for("/help", after=at)
     at = terminal.wait_for("> ", after=at)
     terminal.type("read reader.py\n")
     at = terminal.wait_for("return data", after=at)

@@ -20,7 +20,7 @@ def main() -> None:
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        needs = f"needs {', '.join(missing)}; install it with: pip install 'aguia[cli]'"
+        needs = f"needs {', '.join(missing)}; in the folder of the repository: pip install '.[cli]'"
         sys.stderr.write(f"aguia: the command {needs}\n")
         raise SystemExit(2)
 

@@ -40,6 +40,7 @@ def serve(
         typer.Argument(
             metavar="MODULE:AGENT",
             help="What to serve, for example myagent:agent; the current folder is importable."
+            " The name of the agent is `agent` if it is left out: myagent is myagent:agent."
             " By default the built-in assistant for the current folder.",
             show_default=False,
         ),
@@ -48,11 +49,19 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")
     ] = 8000,
+    expose_errors: Annotated[
+        bool,
+        typer.Option(
+            "--expose-errors",
+            help="Tell clients what an exception says, for development; an AgentApp has a"
+            " setting of its own for it.",
+        ),
+    ] = False,
 ) -> None:
     """Serve an agent over HTTP. Ctrl-C ends it, with exit code 0."""
     from aguia.cli.serve import serve
 
-    raise typer.Exit(serve(agent, host=host, port=port))
+    raise typer.Exit(serve(agent, host=host, port=port, expose_errors=expose_errors))
 
 
 @app.command()

@@ -4,10 +4,11 @@ import asyncio
 import json
 import logging
 import os
+import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, TextIO
 from uuid import uuid4
@@ -16,6 +17,7 @@ import httpx
 import msgspec
 from msgspec import UNSET
 
+from aguia.cli.answers import WrongAnswer, answer_from, choices, how_to_answer
 from aguia.cli.render import Renderer, one_line
 from aguia.client import HttpAgent
 from aguia.protocol.errors import (
@@ -35,7 +37,7 @@ from aguia.protocol.outcomes import (
     RunFinishedInterruptOutcome,
 )
 
-__all__ = ["Session", "chat", "decision", "explain"]
+__all__ = ["Session", "chat", "explain"]
 
 OK: Final = 0
 FAILED: Final = 1
@@ -46,13 +48,17 @@ INTERRUPTED: Final = 130
 PULSE_SECONDS: Final = 0.2
 """How often what is shown is looked after while nothing arrives."""
 
-ANSWERS: Final = {"yes": True, "y": True, "no": False, "n": False}
+LEAVE: Final = ("/quit", "/exit")
+
+COMMAND: Final = re.compile(r"/[A-Za-z][\w-]*(\s|$)")
+"""How a line begins that is for the chat; a path such as /etc/hosts is not."""
 
 COMMANDS: Final = """\
 /state      the shared state, as JSON
 /messages   the conversation so far
 /cancel     answer the agent's question with: never mind
-/quit       leave, as Ctrl-D does; Ctrl-C cancels a run"""
+/quit       leave, as quit, exit and Ctrl-D do; Ctrl-C cancels a run
+Everything else goes to the agent, and so does `help`, which many agents answer."""
 
 
 def chat(url: str, *, message: str, headers: Sequence[str]) -> int:
@@ -96,6 +102,7 @@ class Session:
             url, headers=headers, client=self._client, on_warning=renderer.warning
         )
         self._answers: list[ResumeEntry] = []
+        self._question_shown = False  # the open one, right above the prompt
 
     def __enter__(self) -> "Session":
         self._runner.__enter__()
@@ -116,17 +123,16 @@ class Session:
 
     def say(self, text: str) -> int:
         """Sends one message and shows the run; the exit code that fits."""
-        answered = self._answer(text) if self._agent.interrupts else None
-        if answered is None:
+        if (question := self._question()) is None:
             messages = [*self._refusals(), UserMessage(id=str(uuid4()), content=text)]
             return self._run(messages)
-        return UNFINISHED if not answered else self._run([], answered)
+        answers = self._answer(question, text)
+        return self._run([], answers) if answers else UNFINISHED
 
     def prompt(self) -> int:
         """Asks for messages until /quit or Ctrl-D."""
         while True:
-            if self._agent.interrupts:
-                self.renderer.note(_how_to_answer(self._agent.interrupts[len(self._answers)]))
+            self._ask()
             self.renderer.before_prompt()
             try:
                 line = _input(self.renderer)
@@ -137,7 +143,7 @@ class Session:
                 self.renderer.typed(newline=True)
                 continue
             self.renderer.typed()
-            if line.strip() in ("/quit", "/exit"):
+            if self._leaves(line.strip()):
                 return OK
             if line.strip() and not self._command(line.strip()):
                 self.say(line)
@@ -150,7 +156,7 @@ class Session:
                 text = line.strip()
                 if not text:
                     continue
-                if text in ("/quit", "/exit"):
+                if self._leaves(text):
                     break
                 self.renderer.user(text)
                 if not self._command(text):
@@ -173,9 +179,22 @@ class Session:
                 limit = self.renderer.columns - 1 if self.renderer.columns else 160
                 lines = [_message_line(message, limit) for message in self._agent.messages]
                 self.renderer.note("\n".join(lines) or "No messages yet.")
+            case "/cancel" if self._agent.interrupts:
+                return False  # it is an answer
+            case "/cancel":
+                self.renderer.note("The agent asks nothing that could be cancelled.")
+            case _ if COMMAND.match(text):
+                name = one_line(text.split(maxsplit=1)[0], 60)
+                self.renderer.note(f"{name} is an unknown command, /help lists them.")
             case _:
                 return False
         return True
+
+    def _leaves(self, text: str) -> bool:
+        """Whether a line ends the conversation; a choice that the agent offers does not."""
+        if text in ("quit", "exit"):
+            return (question := self._question()) is None or text not in choices(question)
+        return text in LEAVE
 
     # -- one run -----------------------------------------------------------------------
 
@@ -206,6 +225,7 @@ class Session:
         finally:
             pulse.cancel()
         self._answers = []
+        self._question_shown = len(agent.interrupts) == 1
         for call in self._left_to_chat():
             name = one_line(call.function.name, 60)
             self.renderer.note(f"The agent leaves the tool {name} to this chat, which has none.")
@@ -234,74 +254,47 @@ class Session:
         """The calls that are the application's to answer; not those that wait for an approval."""
         return [] if self._agent.interrupts else self._agent.pending_tool_calls
 
-    def _answer(self, text: str) -> list[ResumeEntry]:
-        """Takes `text` as the answer to the next open question; all answers once they are there.
+    # -- the agent's questions ---------------------------------------------------------
 
-        To a question for yes or no these words are the answer, in the form that it asks for;
-        otherwise JSON is sent as JSON and anything else as text (INT-2).
-        """
-        asked = list(self._agent.interrupts)
-        interrupt = asked[len(self._answers)]
+    def _question(self) -> Interrupt | None:
+        """The next open question; None if there is none."""
+        asked = self._agent.interrupts
+        return asked[len(self._answers)] if asked else None
+
+    def _ask(self) -> None:
+        """Says before a prompt which question is open, if one is, and what answers it."""
+        if (question := self._question()) is None:
+            return
+        if not self._question_shown:
+            self.renderer.note(f"? {_words_of(question)}")
+        self._question_shown = False
+        self.renderer.note(how_to_answer(question))
+
+    def _answer(self, question: Interrupt, text: str) -> list[ResumeEntry]:
+        """Takes `text` as the answer to the open question; all answers once they are there."""
         if text.strip() == "/cancel":
-            entry = ResumeEntry(interrupt_id=interrupt.id, status="cancelled")
+            entry = ResumeEntry(interrupt_id=question.id, status="cancelled")
         else:
             try:
-                payload = json.loads(text)
-            except ValueError:
-                payload = text
-            decide = decision(interrupt)
-            if decide is not None and isinstance(payload, str):
-                decided = ANSWERS.get(payload.strip().casefold())
-                if decided is None:
-                    self.renderer.note("That is neither yes nor no; /cancel drops the question.")
-                    return []
-                payload = decide(decided)
-            payload = UNSET if payload is None else payload
-            entry = ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload=payload)
+                answer = answer_from(question, text)
+            except WrongAnswer as error:
+                self.renderer.note(f"{error}; /cancel drops the question.")
+                return []
+            payload = UNSET if answer is None else answer
+            entry = ResumeEntry(interrupt_id=question.id, status="resolved", payload=payload)
         self._answers.append(entry)
-        if len(self._answers) < len(asked):
-            following = asked[len(self._answers)]
-            self.renderer.note(f"And: {following.message or following.reason}")
+        if len(self._answers) < len(self._agent.interrupts):
+            following = self._agent.interrupts[len(self._answers)]
+            self.renderer.note(f"And: {_words_of(following)}")
+            self._question_shown = True
             return []
         answers, self._answers = self._answers, []
         return answers
 
 
-def decision(interrupt: Interrupt) -> Callable[[bool], Any] | None:
-    """What makes a yes or no into the answer that is asked for; None if it asks for more.
-
-    That is a boolean, or an object that needs nothing but one: `approved`, or its only member.
-    """
-    schema = _named(interrupt.response_schema)
-    if schema.get("type") == "boolean":
-        return lambda answer: answer
-    members = schema.get("properties")
-    if schema.get("type") != "object" or not isinstance(members, dict):
-        return None
-    only = next(iter(members)) if len(members) == 1 else None
-    name = "approved" if "approved" in members else only
-    needs = schema.get("required", [])
-    if name is None or not isinstance(needs, list) or any(other != name for other in needs):
-        return None
-    if _named(members[name]).get("type") != "boolean":
-        return None
-    return lambda answer: {name: answer}
-
-
-def _named(schema: Any) -> dict[str, Any]:
-    """A schema, or the one among its own definitions that it refers to; empty for what is none."""
-    if not isinstance(schema, dict):
-        return {}
-    reference, definitions = schema.get("$ref"), schema.get("$defs")
-    if isinstance(reference, str) and isinstance(definitions, dict):
-        schema = definitions.get(reference.removeprefix("#/$defs/"))
-    return schema if isinstance(schema, dict) else {}
-
-
-def _how_to_answer(interrupt: Interrupt) -> str:
-    if decision(interrupt) is not None:
-        return "Answer yes or no; /cancel drops the question."
-    return "Your answer goes to the agent, as JSON if it is JSON; /cancel drops the question."
+def _words_of(question: Interrupt) -> str:
+    """What an agent asks, in one line; the rest of it was shown when it came."""
+    return one_line((question.message or question.reason).strip().split("\n", 1)[0])
 
 
 def explain(error: AguiaError, url: str) -> str:

@@ -44,6 +44,10 @@ CHANGE = (
     "read eagle.txt",
 )
 
+NOW_YOU = """\
+Now you, in {folder}: try `tree` or `find TODO`.
+`help` asks the assistant what it can do, /help lists what this chat can; /quit leaves."""
+
 
 def demo() -> int:
     """Holds a scripted conversation on the current folder, then hands over the prompt.
@@ -68,8 +72,10 @@ def demo() -> int:
             runs, events = session.runs + changing.runs, session.events + changing.events
             milliseconds = f"{(session.seconds + changing.seconds) * 1000:,.0f} ms"
             renderer.note(f"{plural(runs, 'run')}, {plural(events, 'event')}, {milliseconds}")
-            if worst == OK and sys.stdin.isatty() and sys.stdout.isatty():
-                renderer.note("Now you: try `read README.md`, or `help`; /quit leaves.")
+            if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                renderer.note("This is no terminal, so the prompt that would follow is left out.")
+            elif worst == OK:
+                renderer.note(NOW_YOU.format(folder=os.getcwd()))
                 return session.prompt()
             return worst
     except KeyboardInterrupt:

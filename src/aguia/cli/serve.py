@@ -35,8 +35,10 @@ class StartError(Exception):
         self.code = code
 
 
-def serve(agent: str | None, *, host: str, port: int) -> int:
+def serve(agent: str | None, *, host: str, port: int, expose_errors: bool = False) -> int:
     """Serves `agent` ("module:name", or the folder assistant) until Ctrl-C; the exit code.
+
+    `expose_errors`: clients are told what an exception says.
 
     0 after Ctrl-C, which is how a server ends; 1 when it cannot listen; 2 when there is no such
     agent.
@@ -44,7 +46,11 @@ def serve(agent: str | None, *, host: str, port: int) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(name)s: %(message)s")
     try:
         local_only = agent is None and host in LOOPBACK
-        agents = assistant(os.getcwd(), writable=local_only) if agent is None else load(agent)
+        agents = (
+            assistant(os.getcwd(), writable=local_only, expose_errors=expose_errors)
+            if agent is None
+            else load(agent, expose_errors=expose_errors)
+        )
         listener = bind(host, port)
     except StartError as error:
         sys.stderr.write(f"aguia: {error}\n")
@@ -69,21 +75,25 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def assistant(folder: str, *, writable: bool) -> AgentApp:
+def assistant(folder: str, *, writable: bool, expose_errors: bool = False) -> AgentApp:
     """The folder assistant as an application; `writable`: it may change files when told to."""
     from aguia.cli.assistant import folder_assistant
 
-    return AgentApp(folder_assistant(folder, writable=writable))
+    return AgentApp(folder_assistant(folder, writable=writable), expose_errors=expose_errors)
 
 
-def load(name: str) -> AgentApp | Agents:
+def load(name: str, *, expose_errors: bool = False) -> AgentApp | Agents:
     """The application for "module:name": an agent function, or an application as it is.
 
     Raises:
-        StartError: there is no such module or name, or what it names is no agent.
+        StartError: there is no such module or name, what it names is no agent, or it is an
+            application, which has its own say in `expose_errors`.
     """
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "agent"
+    stem = module_name.removesuffix(".py")
+    if stem != module_name and stem.isidentifier():
+        raise _no_agent(f"leave out .py: an agent is named as a module, {stem}:{attribute}")
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise _no_agent(f"'{name}' does not look like module:agent, for example myagent:agent")
     if os.getcwd() not in sys.path:
@@ -97,12 +107,21 @@ def load(name: str) -> AgentApp | Agents:
             raise _no_agent(f"the module '{module_name}' has no '{attribute}'{_hint(value)}")
         value = getattr(value, part)
     if isinstance(value, AgentApp | Agents):
+        if expose_errors:
+            raise _no_agent(
+                f"'{name}' is {_kind(value)}, which --expose-errors does not reach; write"
+                " AgentApp(..., expose_errors=True)"
+            )
         return value
+    if isinstance(value, type):
+        raise _no_agent(
+            f"'{name}' is a class; name a function that takes a Run, or an AgentApp made of one"
+        )
     if not callable(value):
         raise _no_agent(
             f"'{name}' is {_kind(value)}; an agent is a function that takes a Run, or an AgentApp"
         )
-    return AgentApp(cast(Agent, value))
+    return AgentApp(cast(Agent, value), expose_errors=expose_errors)
 
 
 def _no_agent(message: str) -> StartError:
@@ -133,6 +152,7 @@ def _hint(module: Any) -> str:
         for name, value in vars(module).items()
         if not name.startswith("_")
         and callable(value)
+        and not isinstance(value, type)
         and (getattr(value, "__module__", None) == own or isinstance(value, AgentApp | Agents))
     ]
     return f"; it has {', '.join(names[:5])}" if names else ""

@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from aguia.cli.assistant.change import replace, settle
 from aguia.cli.assistant.folder import MAX_READ, Count, Excerpt, Folder, FolderError, clean
-from aguia.cli.assistant.frontend import open_file, report
+from aguia.cli.assistant.frontend import OPEN_FILE, open_file, report
 from aguia.cli.assistant.request import last_user_text, understand
 from aguia.cli.assistant.search import ask, find
 from aguia.cli.assistant.turn import Lines, Turn, batches
@@ -24,18 +24,25 @@ MAX_ENTRIES: Final = 200
 TREE_DEPTH: Final = 2
 """How many folders deep a tree goes."""
 
+USAGE: Final = {
+    "find": "find PATTERN    the lines that contain PATTERN, whatever its case",
+    "read": "read FILE       the text of a file",
+    "open": "open FILE       has your application open a file, if it can",
+}
+"""The commands that do nothing without an argument."""
+
 HELP: Final = """\
 I know my way around this folder, without a model and without a network:
 
-  find PATTERN    the lines that contain PATTERN, whatever its case
-  read FILE       the text of a file
+  {find}
+  {read}
   tree [DIR]      what is in the folder
   count [GLOB]    files and lines by suffix, for example: count *.py
-  open FILE       has your application open a file, if it can
-  replace X with Y in FILE
+{open}  replace X with Y in FILE
                   shows the change and makes it when you agree
 
 Or ask a question, for example: Where is the parser tested?
+If this is `aguia chat` or `aguia demo`, /help lists what the chat itself can do.
 """
 
 
@@ -64,6 +71,9 @@ async def _answer(turn: Turn) -> dict[str, Any] | None:
         return None
     message = last_user_text(turn.run.messages)
     request = understand(message)
+    if request.verb in USAGE and not request.argument:
+        await turn.say(f"Write it on one line:\n\n  {USAGE[request.verb]}\n")
+        return None
     match request.verb:
         case "find":
             return await find(turn, request.argument)
@@ -80,10 +90,16 @@ async def _answer(turn: Turn) -> dict[str, Any] | None:
         case "open":
             return await open_file(turn, request.argument)
         case "help":
-            await turn.say(HELP)
+            await turn.say(_help(turn))
         case "unknown":
-            await turn.say(f"I don't know what to do with “{clean(message)}”.\n\n{HELP}")
+            await turn.say(f"I don't know what to do with “{clean(message)}”.\n\n{_help(turn)}")
     return None
+
+
+def _help(turn: Turn) -> str:
+    """What the assistant can do; `open` only where the application can do its part of it."""
+    can_open = any(tool.name == OPEN_FILE for tool in turn.run.tools)
+    return HELP.format(**{**USAGE, "open": f"  {USAGE['open']}\n" if can_open else ""})
 
 
 def _new_messages(messages: list[Message]) -> list[Message]:

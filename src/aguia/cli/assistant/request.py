@@ -23,7 +23,8 @@ class Request:
     """What to do (`verb`), and with what: the rest of the message, or the words to look for.
 
     For `replace` the argument is the file, and the words are the text to find and the one to put
-    in its place; there are none when the message does not say it in full.
+    in its place; there are none when the message does not say it in full. `find`, `read` and
+    `open` have no argument then.
     """
 
     verb: Verb
@@ -89,11 +90,11 @@ def understand(text: str) -> Request:
     first, _, rest = line.partition(" ")
     argument = _unquoted(rest.strip())
     match first.casefold().rstrip(":"):
-        case "find" if argument:
+        case "find":
             return Request("find", argument)
-        case "read" if argument:
+        case "read":
             return Request("read", argument)
-        case "open" if argument:
+        case "open":
             return Request("open", argument)
         case "replace":
             # Of a message that is too long nobody knows what is missing.
