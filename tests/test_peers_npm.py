@@ -554,6 +554,24 @@ def _forms_are_mixed(case: Case, theirs: Reading, ours: Reading) -> bool:
     )
 
 
+def _message_of_a_call(case: Case, theirs: Reading, ours: Reading) -> bool:
+    """TOOL-5, SUB-4: the message that a call brings about belongs to the call's owner.
+
+    npm knows no owner of it, and puts another owner's call or text into it.
+    """
+    parents = {
+        event["parentMessageId"]
+        for event in case.events
+        if event["type"] in ("TOOL_CALL_START", "TOOL_CALL_CHUNK") and "parentMessageId" in event
+    }
+    said = str(ours.reason)
+    return (
+        theirs.verdict == "completed"
+        and any(f"'{parent}'" in said for parent in parents)
+        and ("[TOOL-5]" in said or "[SUB-4]" in said)
+    )
+
+
 def _result_given_again(case: Case, theirs: Reading, ours: Reading) -> bool:
     """EVT-6: a result under the id of a tool message that is held already restates it.
 
@@ -598,7 +616,13 @@ def _half_alone(case: Case, theirs: Reading, ours: Reading) -> bool:
 
 
 KNOWN: Final[dict[str, tuple[Callable[[Case, Reading, Reading], bool], ...]]] = {
-    "verdict": (_announced_late, _finish_disagrees, _forms_are_mixed, _result_takes_an_id),
+    "verdict": (
+        _announced_late,
+        _finish_disagrees,
+        _forms_are_mixed,
+        _message_of_a_call,
+        _result_takes_an_id,
+    ),
     "messages": (_result_given_again, _forms_are_mixed, _text_after_parts, _half_alone),
     "events": (_forms_are_mixed, _half_alone),
     "pending": (_pending_call_withdrawn,),
@@ -712,6 +736,29 @@ DIFFERENCES: Final = {
         "failed",
         "STREAM-1",
     ),
+    # The first call brings the message about, and so says whose it is.
+    "another owner's call in a message": Difference(
+        (
+            {
+                "type": "TOOL_CALL_START",
+                "toolCallId": "c-1",
+                "toolCallName": "look",
+                "parentMessageId": "m",
+            },
+            {"type": "TOOL_CALL_END", "toolCallId": "c-1"},
+            {
+                "type": "TOOL_CALL_START",
+                "toolCallId": "c-2",
+                "toolCallName": "look",
+                "parentMessageId": "m",
+                "subagentRunId": "s",
+            },
+            {"type": "TOOL_CALL_END", "toolCallId": "c-2"},
+        ),
+        "completed",
+        "failed",
+        "TOOL-5",
+    ),
     "mixed forms, start": Difference(
         (_chunk(subagentRunId="s"), _explicit("START"), _explicit("END")), "failed", "completed"
     ),
@@ -736,7 +783,7 @@ def differing() -> dict[str, tuple[Case, Reading]]:
 def test_known_differences_are_as_described(
     name: str, differing: dict[str, tuple[Case, Reading]]
 ) -> None:
-    """PROC-5, EVT-1, SUB-2, RUN-3, CHUNK-9: when one of these goes away, its line does too."""
+    """PROC-5, EVT-1, SUB-2, RUN-3, TOOL-5, CHUNK-9: when one of these goes away, its line does too."""
     difference = DIFFERENCES[name]
     case, theirs = differing[name]
     ours = _read_here(case, framed=False)
