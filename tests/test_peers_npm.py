@@ -783,7 +783,7 @@ def differing() -> dict[str, tuple[Case, Reading]]:
 def test_known_differences_are_as_described(
     name: str, differing: dict[str, tuple[Case, Reading]]
 ) -> None:
-    """PROC-5, EVT-1, SUB-2, RUN-3, TOOL-5, CHUNK-9: when one of these goes away, its line does too."""
+    """PROC-5, EVT-1, SUB-2, RUN-3, TOOL-5, CHUNK-9: when one goes, its line does too."""
     difference = DIFFERENCES[name]
     case, theirs = differing[name]
     ours = _read_here(case, framed=False)
