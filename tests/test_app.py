@@ -775,3 +775,20 @@ async def test_authentication_may_be_synchronous_and_one_origin_a_string() -> No
         )
     assert response.headers["access-control-allow-origin"] == "https://a.example"
     assert seen == ["ana"]
+
+
+async def test_a_hostile_input_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """PROC-12: what was removed is told, up to a number."""
+
+    async def agent(run: Run) -> None:
+        pass
+
+    messages = [{"id": f"m{n}", "role": "user", "content": "", "x": 1} for n in range(500)]
+    transport = httpx.ASGITransport(AgentApp(agent))
+    async with httpx.AsyncClient(transport=transport, base_url="http://agent.example") as client:
+        body = {"threadId": "t", "runId": "r", "messages": messages}
+        response = await client.post("/", json=body)
+    assert response.status_code == 200
+    told = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 21
+    assert "more of the run input" in told[-1].getMessage()

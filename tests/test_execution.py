@@ -812,3 +812,56 @@ async def test_an_answer_that_does_not_fit_is_the_clients_to_mend() -> None:
     assert recorded.terminal["code"] == "invalid-answer"
     assert "'buy'" in recorded.terminal["message"]
     assert "bool" in recorded.terminal["message"]
+
+
+class _Forgetful(RunError):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class _Unreadable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "settings", "message"),
+    [
+        (_Forgetful(3), {}, "The agent failed."),
+        (_Unreadable(), {"expose_errors": True}, "_Unreadable"),
+        (_Unreadable(), {}, "The agent failed. Its log says why."),
+    ],
+)
+async def test_an_exception_that_cannot_be_read_ends_the_run_all_the_same(
+    error: Exception, settings: dict[str, Any], message: str
+) -> None:
+    """RUN-7: exactly one terminal event, whatever was raised."""
+
+    async def agent(run: Run) -> None:
+        raise error
+
+    recorded = await record(agent, fails=True, **settings)
+    assert recorded.terminal["message"] == message
+
+
+async def test_a_number_that_nobody_can_write_is_refused_where_it_is_put() -> None:
+    async def agent(run: Run) -> None:
+        with pytest.raises(ValueError, match="too many digits"):
+            run.state["n"] = 10**5000
+        with pytest.raises(ValueError, match="too many digits"):
+            await run.custom("com.example.x", [10**5000])
+        run.state["n"] = 10**400
+
+    recorded = await record(agent)
+    assert recorded.conversation.state == {"n": 10**400}
+
+
+async def test_what_a_client_calls_its_run_writes_no_lines_into_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def agent(run: Run) -> None:
+        raise ZeroDivisionError
+
+    await record(agent, run_input(runId="r\x1b]0;x\x07\nERROR: forged"), fails=True)
+    for line in caplog.messages:
+        assert line.isprintable()

@@ -267,3 +267,28 @@ def test_whatever_a_program_does_the_reader_ends_with_the_same(
         if what % 2:
             tell()
     tell()
+
+
+def test_a_refused_assignment_takes_nothing_out_of_the_value() -> None:
+    state = live({"a": {"x": 1}, "l": [[1], [2]], "pad": "x" * 99})
+    wrong: list[Any] = [1, object()]
+    with pytest.raises(ValueError, match="no JSON"):
+        state.value["a"] = object()
+    with pytest.raises(ValueError, match="no JSON"):
+        state.value["l"][0] = object()
+    with pytest.raises(ValueError, match="no JSON"):
+        state.value["l"][:] = wrong
+    with pytest.raises(ValueError, match="attempt to assign"):
+        state.value["l"][::2] = [1, 2, 3]
+    with pytest.raises(IndexError):
+        del state.value["l"][5]
+    state.value["a"]["y"] = 2
+    state.value["l"][0].append(9)
+    assert told_after(state) == {"a": {"x": 1, "y": 2}, "l": [[1, 9], [2]], "pad": "x" * 99}
+
+
+def test_a_sort_that_fails_is_told_as_far_as_it_came() -> None:
+    state = live({"l": [3, 1, 2, "x", 0], "pad": "x" * 99})
+    with pytest.raises(TypeError):
+        state.value["l"].sort()
+    assert told_after(state) == state.value

@@ -902,3 +902,23 @@ async def test_a_bad_header_of_the_callers_client_is_not_shown() -> None:
         with pytest.raises(TransportError, match="headers is not valid") as caught:
             await collect(agent)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_codings_on_top_of_each_other_are_refused_unread(status: int) -> None:
+    """Each multiplies what a few bytes can become."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(
+            status,
+            headers={"content-type": "text/event-stream", "content-encoding": "gzip, gzip"},
+            stream=httpx.ByteStream(b"never read"),
+        )
+
+    async with (
+        httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client,
+        HttpAgent("http://agent.example/", client=client) as agent,
+    ):
+        with pytest.raises(DecodeError, match="several content codings"):
+            async for _ in agent.run("hi"):
+                pass

@@ -238,7 +238,8 @@ class Producer:
         _prove(failed)
         try:
             self._flush()
-        except (AguiaError, RecursionError) as error:
+        except Exception as error:
+            # Whatever it is, the run still has to end.
             _logger.error("the last changes of the state can't be sent: %s", error)
         self._emit(failed)
         return self._sent()
@@ -482,7 +483,7 @@ def _prove(event: Event) -> None:
     """Raise `MalformedEvent` for a typed event whose attributes are not what its type says."""
     try:
         frame = encode(event)
-    except (TypeError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise MalformedEvent(
             f"{event.type} is no JSON: {error}", rule="PROC-3", event_type=event.type
         ) from None

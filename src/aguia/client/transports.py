@@ -210,6 +210,12 @@ class HttpTransport:
 
     async def _check(self, response: httpx.Response) -> None:
         """Raise what an answer means that is no stream of events (HTTP-4)."""
+        if "," in response.headers.get("content-encoding", ""):
+            # Each coding on top of another multiplies what a few bytes can become.
+            raise DecodeError(
+                f"{_shown(response.url)} answered in several content codings at once; one is read",
+                rule="HTTP-2",
+            )
         if not response.is_success:
             raise _refusal(response, await self._beginning(response))
         content_type = response.headers.get("content-type", "nothing")

@@ -21,6 +21,7 @@ from aguia.protocol.events import EVENTS, Event
 
 __all__ = [
     "MAX_DEPTH",
+    "MAX_INTEGER_BITS",
     "STRICT_FAILURES",
     "convert_event",
     "copy_value",
@@ -33,6 +34,9 @@ __all__ = [
 
 MAX_DEPTH: Final = 256
 """How deep objects and arrays may be nested by default."""
+
+MAX_INTEGER_BITS: Final = 14_000
+"""How large a whole number may be that a program gives; Python reads none of 4,300 digits."""
 
 STRICT_FAILURES: Final = (msgspec.DecodeError, RecursionError)
 """What `decode_event` and `decode` raise when they refuse their input."""
@@ -183,6 +187,8 @@ def _copy(value: Any, depth: int, path: str) -> Any:
         case str():
             return value if type(value) is str else str.__str__(value)
         case int():
+            if value.bit_length() > MAX_INTEGER_BITS:
+                raise ValueError(f"the whole number at '{path}' has too many digits")
             return value if type(value) is int else int.__int__(value)
         case float():
             if value - value != 0:

@@ -139,7 +139,7 @@ class _Memory:
 
     def adopt(self, value: Any) -> Any:
         """Something that a program puts in, as a part of the value."""
-        if value is None or type(value) in (str, int, bool):
+        if value is None or type(value) in (str, bool):
             return value
         if isinstance(value, _LiveDict | _LiveList):
             value = _unwrap(value)
@@ -158,8 +158,8 @@ class _LiveDict(dict[str, Any]):
         old = self.get(key)
         if old is value and key in self:
             return  # what `state["list"] += […]` ends with
-        _release(old)
         super().__setitem__(key, self._live.adopt(value))
+        _release(old)
         self._live.touch()
 
     def __delitem__(self, key: str) -> None:
@@ -215,21 +215,23 @@ class _LiveList(list[Any]):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(index, slice):
-            for old in self[index]:
-                _release(old)
+            replaced = self[index]
             super().__setitem__(index, [self._live.adopt(item) for item in value])
+            for old in replaced:
+                _release(old)
         else:
             old = self[index]
             if old is value:
                 return
-            _release(old)
             super().__setitem__(index, self._live.adopt(value))
+            _release(old)
         self._live.touch()
 
     def __delitem__(self, index: Any) -> None:
-        for old in self[index] if isinstance(index, slice) else [self[index]]:
-            _release(old)
+        removed = self[index] if isinstance(index, slice) else [self[index]]
         super().__delitem__(index)
+        for old in removed:
+            _release(old)
         self._live.touch()
 
     def append(self, value: Any) -> None:
@@ -257,8 +259,11 @@ class _LiveList(list[Any]):
         del self[:]
 
     def sort(self, *, key: Any = None, reverse: bool = False) -> None:
-        super().sort(key=key, reverse=reverse)
-        self._live.touch()
+        try:
+            super().sort(key=key, reverse=reverse)
+        finally:
+            # A sort that fails has moved some of the elements already.
+            self._live.touch()
 
     def reverse(self) -> None:
         super().reverse()

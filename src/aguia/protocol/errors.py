@@ -79,7 +79,7 @@ class ProtocolViolation(AguiaError):
             where.append(f"at '{self.path}'")
         place = f"{' '.join(where)}: " if where else ""
         rule = f" [{self.rule}]" if self.rule else ""
-        return _printable(f"{place}{self.message}{rule}")
+        return printable(f"{place}{self.message}{rule}")
 
 
 class DecodeError(ProtocolViolation):
@@ -109,7 +109,7 @@ class RunFailed(AguiaError):
 
     def __str__(self) -> str:
         code = f" (code {self.code})" if self.code else ""
-        return _printable(f"{self.message}{code}")
+        return printable(f"{self.message}{code}")
 
 
 class TruncatedRun(AguiaError):
@@ -134,7 +134,7 @@ class InvalidInput(AguiaError):
     def __str__(self) -> str:
         place = f"at '{self.path}': " if self.path is not None else ""
         rule = f" [{self.rule}]" if self.rule else ""
-        return _printable(f"{place}{self.message}{rule}")
+        return printable(f"{place}{self.message}{rule}")
 
 
 class TransportError(AguiaError):
@@ -175,7 +175,7 @@ class InputRejected(AguiaError):
     def __str__(self) -> str:
         status = f"{self.status}: " if self.status is not None else ""
         place = f" (at '{self.path}')" if self.path is not None else ""
-        return _printable(f"{status}{self.message}{place}")
+        return printable(f"{status}{self.message}{place}")
 
 
 class ProtocolWarning(Struct, frozen=True, kw_only=True):
@@ -200,11 +200,11 @@ class ProtocolWarning(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         place = f" at '{self.path}'" if self.path is not None else ""
         event = f" ({self.event_type}{place})" if self.event_type is not None else place
-        return _printable(f"{self.message}{event} [{self.rule}]")
+        return printable(f"{self.message}{event} [{self.rule}]")
 
 
-def _printable(text: str) -> str:
-    # What a peer sends is quoted here, and must not write lines of its own into a log.
+def printable(text: str) -> str:
+    """The text with control characters escaped: what a peer sent must not write its own lines."""
     if text.isprintable():
         return text
     return "".join(

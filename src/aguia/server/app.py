@@ -31,7 +31,7 @@ from aguia.pipeline.versions import parse_version
 from aguia.pipeline.warn import log_warning
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
-from aguia.protocol.errors import DecodeError, InvalidInput
+from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
 from aguia.protocol.events import RunErrorEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.server.execution import Agent, Execution
@@ -42,6 +42,9 @@ __all__ = ["AgentApp", "Agents"]
 _logger: Final = logging.getLogger("aguia.server")
 
 MAX_BODY: Final = 32 * 1024 * 1024
+
+_WARNINGS: Final = 20
+"""How many warnings about one run input are logged."""
 
 _MARGIN: Final = 1.0
 """Seconds that it takes to tell a client how its run ended."""
@@ -296,7 +299,7 @@ class AgentApp:
         finally:
             listener.cancel()
             if gone:
-                _logger.info("run %s: the client went away", execution.run.run_id)
+                _logger.info("%s: the client went away", execution.run.label)
             execution.events.abandon()
             if not (gone and self._continue):
                 execution.cancel()
@@ -308,7 +311,7 @@ class AgentApp:
             try:
                 body = writer.events(events) if events else writer.silence()
             except ValueError as error:
-                _logger.error("run %s: can't be written: %s", execution.run.run_id, error)
+                _logger.error("%s: can't be written: %s", execution.run.label, error)
                 execution.cancel()
                 failure = RunErrorEvent(message="The agent sent what this binding can't express.")
                 body = writer.events([failure])
@@ -424,9 +427,10 @@ def _parse(body: bytes) -> RunAgentInput:
             raise _Refused(400, f"the run input nests deeper than {MAX_DEPTH} levels", path="")
         run_input = decode(body, RunAgentInput)
     except STRICT_FAILURES:
+        warn = _Capped()
         try:
             run_input = enforce_input(
-                upgrade_input(parse_object(body, MAX_DEPTH), noting(log_warning)), log_warning
+                upgrade_input(parse_object(body, MAX_DEPTH), noting(warn)), warn
             )
         except DecodeError as error:
             raise _Refused(
@@ -436,6 +440,20 @@ def _parse(body: bytes) -> RunAgentInput:
             raise _Refused(400, error.message, rule=error.rule, path=error.path) from None
     _check_version(run_input)
     return run_input
+
+
+class _Capped:
+    """Logs the first warnings of an input, and no line for each of a hostile one's thousands."""
+
+    def __init__(self) -> None:
+        self._left = _WARNINGS
+
+    def __call__(self, warning: ProtocolWarning) -> None:
+        self._left -= 1
+        if self._left >= 0:
+            log_warning(warning)
+        elif self._left == -1:
+            _logger.warning("more of the run input was removed than is told here")
 
 
 def _check_version(run_input: RunAgentInput) -> None:

@@ -20,7 +20,7 @@ from aguia.pipeline.enforcement import enforce_input
 from aguia.pipeline.warn import log_warning
 from aguia.producer import Producer
 from aguia.protocol.common import UNSET
-from aguia.protocol.errors import ProtocolViolation
+from aguia.protocol.errors import ProtocolViolation, printable
 from aguia.protocol.events import Event, RunFinishedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.outcomes import RunFinishedCancelledOutcome, RunFinishedInterruptOutcome
@@ -133,6 +133,9 @@ class Execution:
                 # One that asked for its cancellation and returned has not completed.
                 asked_for = failure is None and self._cancel_asked.is_set()
                 self._end(failure, cancelled=asked_for)
+            elif not self._producer.ended:
+                # An exception that could not even be read.
+                self._end(self._failure(task.exception(), "failed, and so did telling of it"))
         except asyncio.CancelledError:
             task.cancel()
             self._end(None, cancelled=True)
@@ -216,9 +219,8 @@ class Execution:
             if task.done():
                 return
         _logger.error(
-            "run %s of thread %s: the agent ignored its cancellation and was cut off",
-            self.run.run_id,
-            self.run.thread_id,
+            "%s: the agent ignored its cancellation and was cut off",
+            self.run.label,
         )
 
     def _end(self, failure: _Failure | None, *, cancelled: bool = False) -> None:
@@ -241,11 +243,10 @@ class Execution:
         else:
             for entry in run.resume.unknown:
                 _logger.warning(
-                    "run %s of thread %s: the answer to '%s' names an interrupt that the agent "
-                    "did not ask for; it is passed over [INT-4]",
-                    run.run_id,
-                    run.thread_id,
-                    entry.interrupt_id,
+                    "%s: the answer to '%s' names an interrupt that the agent did not ask for; it "
+                    "is passed over [INT-4]",
+                    run.label,
+                    printable(entry.interrupt_id),
                 )
             outcome = (
                 RunFinishedInterruptOutcome(interrupts=run.interrupts) if run.interrupts else None
@@ -257,14 +258,16 @@ class Execution:
 
     def _failure(self, error: BaseException | None, what: str) -> _Failure:
         _logger.error(
-            "run %s of thread %s: the agent %s",
-            self.run.run_id,
-            self.run.thread_id,
+            "%s: the agent %s",
+            self.run.label,
             what,
             exc_info=error,
         )
         if self._expose_errors and error is not None:
-            return _Failure(f"{type(error).__name__}: {error}")
+            try:
+                return _Failure(f"{type(error).__name__}: {error}")
+            except Exception:
+                return _Failure(type(error).__name__)
         return _Failure(_GENERIC)
 
     def _report(self, seconds: float) -> None:
@@ -273,9 +276,8 @@ class Execution:
         if isinstance(terminal, RunFinishedEvent):
             ended = "success" if terminal.outcome is UNSET else terminal.outcome.type
         _logger.info(
-            "run %s of thread %s: %s after %d events in %.3f s",
-            self.run.run_id,
-            self.run.thread_id,
+            "%s: %s after %d events in %.3f s",
+            self.run.label,
             ended,
             self.events.count,
             seconds,

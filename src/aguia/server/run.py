@@ -16,7 +16,7 @@ from aguia.pipeline.verification import OpenItem
 from aguia.producer import Producer
 from aguia.protocol.common import UNSET, Metadata
 from aguia.protocol.content import ContentPart, FileSource, TextPart
-from aguia.protocol.errors import InvalidInput, SequenceViolation
+from aguia.protocol.errors import InvalidInput, SequenceViolation, printable
 from aguia.protocol.events import Event, StateDeltaEvent, StateSnapshotEvent, StepStartedEvent
 from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
 from aguia.protocol.messages import AssistantMessage, Message, ToolCall, ToolMessage
@@ -168,6 +168,11 @@ class Run(Speaker):
         return self.input.run_id
 
     @property
+    def label(self) -> str:
+        """The run and its thread in words for a log: the client chose the ids."""
+        return printable(f"run {self.run_id[:80]} of thread {self.thread_id[:80]}")
+
+    @property
     def forwarded_props(self) -> Any:
         """What the application passes through, or None."""
         props = self.input.forwarded_props
@@ -317,9 +322,7 @@ class Run(Speaker):
             if why is None:
                 parts.append(part)
             else:
-                _logger.warning(
-                    "run %s of thread %s: left out %s [IN-2]", self.run_id, self.thread_id, why
-                )
+                _logger.warning("%s: left out %s [IN-2]", self.label, printable(why))
         return parts
 
     # Interrupts

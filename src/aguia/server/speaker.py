@@ -72,6 +72,10 @@ class RunError(AguiaError):
     too unless the agent catches it outside the block.
     """
 
+    # Also there for subclasses that forget to call `super().__init__`.
+    message: str = "The agent failed."
+    code: str | None = None
+
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
         # Programs pass exceptions and numbers here, and this must not fail on the way out.

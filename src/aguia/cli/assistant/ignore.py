@@ -13,6 +13,10 @@ from pathspec import GitIgnoreSpec
 
 __all__ = ["Rules"]
 
+_MAX_STARS = 4
+"""How many stars one name of a pattern may have: each lets the search try every length, and a
+folder from a stranger could hold a pattern that never comes to an end."""
+
 Parts: TypeAlias = tuple[str, ...]
 
 
@@ -68,6 +72,8 @@ def _read(depth: int, line: str) -> _Line | None:
     if bare.endswith("\\") and bare != line:
         bare += " "  # a space that a backslash protects
     try:
+        if max(part.count("*") for part in bare.split("/")) > _MAX_STARS:
+            return None
         spec = GitIgnoreSpec.from_lines([bare])
     except ValueError:
         return None
