@@ -161,6 +161,14 @@ def test_interleaved_items_keep_their_lines(screen: Screen) -> None:
     assert shown == ("  ● one ab\n  ● two xy\nwords\n  ● … one cd\n")
 
 
+def test_a_message_and_a_call_may_have_one_id(screen: Screen) -> None:
+    first, second = call("x", "add", "{}", "!"), text("x", "words", "more")
+    shown = screen.show(
+        first[0], second[0], second[1], first[1], second[2], first[2], second[3], first[3]
+    )
+    assert shown == "  ● add \nwords\n  ● … add {}\n… more\n  ● … add !\n"
+
+
 def test_long_arguments_and_results_are_cut_and_say_so(screen: Screen) -> None:
     shown = screen.show(
         *call("c", "write", '{"text": "', "x" * 5000, '"}'),

@@ -313,8 +313,9 @@ class Renderer:
             case TextMessageStartEvent():
                 name = event.name or ""
                 role = "" if event.role in (UNSET, "assistant") else str(event.role)
-                self._items[event.message_id] = _Item(
-                    event.message_id,
+                key = f"text {event.message_id}"
+                self._items[key] = _Item(
+                    key,
                     "text",
                     label=one_line(name or role, 60),
                     owner=self._owner(event),
@@ -324,21 +325,22 @@ class Renderer:
                 self._items[key] = _Item(key, "reasoning", "thinking", owner=self._owner(event))
             case ToolCallStartEvent():
                 name = self._tools[event.tool_call_id] = one_line(event.tool_call_name, 60)
-                item = _Item(event.tool_call_id, "call", label=name, owner=self._owner(event))
-                self._items[event.tool_call_id] = item
+                key = f"call {event.tool_call_id}"
+                item = _Item(key, "call", label=name, owner=self._owner(event))
+                self._items[key] = item
                 self._stream(item, "")
             case TextMessageContentEvent():
-                self._feed(event.message_id, event.delta)
+                self._feed(f"text {event.message_id}", event.delta)
             case ReasoningMessageContentEvent():
                 self._feed(f"reasoning {event.message_id}", event.delta)
             case ToolCallArgsEvent():
-                self._feed(event.tool_call_id, event.delta)
+                self._feed(f"call {event.tool_call_id}", event.delta)
             case TextMessageEndEvent():
-                self._close(event.message_id)
+                self._close(f"text {event.message_id}")
             case ReasoningMessageEndEvent():
                 self._close(f"reasoning {event.message_id}")
             case ToolCallEndEvent():
-                self._close(event.tool_call_id)
+                self._close(f"call {event.tool_call_id}")
             case ToolCallResultEvent():
                 self._result(event)
             case StateSnapshotEvent():
@@ -431,7 +433,7 @@ class Renderer:
     def _result(self, event: ToolCallResultEvent) -> None:
         if event.subagent_run_id is UNSET:
             self._show_activities()
-        under_its_card = self._block == "aside" and self._open == f"end {event.tool_call_id}"
+        under_its_card = self._block == "aside" and self._open == f"end call {event.tool_call_id}"
         name = "" if under_its_card else f"{self._tools.get(event.tool_call_id, 'result')}: "
         content = event.content
         text = content if isinstance(content, str) else " ".join(map(_part, content))
