@@ -21,7 +21,6 @@ from aguia.protocol.events import EVENTS, Event
 
 __all__ = [
     "MAX_DEPTH",
-    "MAX_INTEGER_BITS",
     "STRICT_FAILURES",
     "convert_event",
     "copy_value",
@@ -35,14 +34,13 @@ __all__ = [
 MAX_DEPTH: Final = 256
 """How deep objects and arrays may be nested by default."""
 
-MAX_INTEGER_BITS: Final = 14_000
-"""How large a whole number may be that a program gives; Python reads none of 4,300 digits."""
-
 STRICT_FAILURES: Final = (msgspec.DecodeError, RecursionError)
 """What `decode_event` and `decode` raise when they refuse their input."""
 
 _EXCERPT: Final = 24
-_MAX_DIGITS: Final = 4300  # as many as the strict decoder reads
+_MAX_DIGITS: Final = 4300  # as many as the strict decoder reads, the sign among them
+_TOO_SMALL: Final = -(10 ** (_MAX_DIGITS - 1))
+_TOO_LARGE: Final = 10**_MAX_DIGITS
 
 T = TypeVar("T")
 
@@ -187,7 +185,7 @@ def _copy(value: Any, depth: int, path: str) -> Any:
         case str():
             return value if type(value) is str else str.__str__(value)
         case int():
-            if value.bit_length() > MAX_INTEGER_BITS:
+            if not _TOO_SMALL < value < _TOO_LARGE:
                 raise ValueError(f"the whole number at '{path}' has too many digits")
             return value if type(value) is int else int.__int__(value)
         case float():
