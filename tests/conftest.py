@@ -1,5 +1,6 @@
 """Fixtures for all tests, and what tests import: `require_peers` and `shared`."""
 
+import signal
 import socket
 
 import pytest
@@ -7,6 +8,12 @@ import pytest
 from support import require_peers, shared
 
 __all__ = ["anyio_backend", "free_port", "require_peers", "shared"]
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So it is for what a shell started in the background, and the processes that tests start
+    # and interrupt would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

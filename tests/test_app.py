@@ -663,7 +663,7 @@ async def test_shutdown_of_an_idle_application_is_immediate() -> None:
     await call(app)
     began = time.monotonic()
     await app.shutdown()
-    assert time.monotonic() - began < 0.1
+    assert time.monotonic() - began < 1
 
 
 async def test_a_client_that_reads_nothing_does_not_hold_up_the_shutdown(

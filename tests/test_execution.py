@@ -159,7 +159,7 @@ async def test_an_agent_that_ignores_its_cancellation_is_cut_off() -> None:
     async def agent(run: Run) -> None:
         async with run.text(message_id="m") as text:
             run.cancel()
-            until = time.monotonic() + 0.4
+            until = time.monotonic() + 2
             while time.monotonic() < until:
                 try:
                     await asyncio.sleep(0.05)
@@ -173,7 +173,7 @@ async def test_an_agent_that_ignores_its_cancellation_is_cut_off() -> None:
 
     began = time.monotonic()
     recorded = await record(agent, grace=0.15)
-    assert time.monotonic() - began < 0.35
+    assert time.monotonic() - began < 1.5
     assert recorded.outcome == "cancelled"
     assert recorded.types == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_END"]
     await over.wait()
