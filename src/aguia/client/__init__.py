@@ -1,7 +1,8 @@
 """Calling an agent: the async client, and how it reaches the agent."""
 
 from aguia.client.agent import CANCEL, Agent, HttpAgent, RunStream
-from aguia.client.transports import PROTOBUF, SSE, Answer, HttpTransport, Timeouts, Transport
+from aguia.client.http import HttpTransport
+from aguia.client.transports import PROTOBUF, SSE, Answer, Timeouts, Transport
 
 __all__ = [
     "CANCEL",

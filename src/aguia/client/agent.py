@@ -24,7 +24,8 @@ import httpx
 import msgspec
 
 from aguia.client.chain import wrapped
-from aguia.client.transports import SSE, HttpTransport, Timeouts, Transport
+from aguia.client.http import HttpTransport
+from aguia.client.transports import SSE, Timeouts, Transport
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
 from aguia.interop.values import plain_value
