@@ -1,7 +1,7 @@
 """Calling an agent: the async client, and how it reaches the agent."""
 
 from aguia.client.agent import CANCEL, Agent, HttpAgent, RunStream
-from aguia.client.http import HttpTransport
+from aguia.client.http import Auth, HttpTransport, Retries
 from aguia.client.transports import PROTOBUF, SSE, Answer, Timeouts, Transport
 
 __all__ = [
@@ -10,8 +10,10 @@ __all__ = [
     "SSE",
     "Agent",
     "Answer",
+    "Auth",
     "HttpAgent",
     "HttpTransport",
+    "Retries",
     "RunStream",
     "Timeouts",
     "Transport",

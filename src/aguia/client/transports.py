@@ -1,15 +1,15 @@
-"""How a run input reaches an agent and how its answer comes back (transports page, TRANS-1).
+"""The boundary between a client and however its agent is reached (transports page, TRANS-1).
 
 A transport delivers the input first, keeps the order of what comes back, and tells a clean end
 from a broken one. It knows nothing of what events mean.
 """
 
-from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from aguia.codec import frames, sse
+from aguia.codec.answer import Answer
 from aguia.protocol.input import RunAgentInput
 
 __all__ = ["PROTOBUF", "SSE", "Answer", "Timeouts", "Transport"]
@@ -18,19 +18,21 @@ SSE: Final = sse.CONTENT_TYPE
 PROTOBUF: Final = frames.CONTENT_TYPE
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What an agent answered: a body of some content type, still arriving."""
-
-    content_type: str
-    body: AsyncIterator[bytes]
-
-
 class Transport(Protocol):
     """Carries one run input to an agent and its answer back."""
 
     def open(self, input: RunAgentInput) -> AbstractAsyncContextManager[Answer]:
-        """Send the input. Raises `InputRejected`, or a `TransportError`."""
+        """Send the input.
+
+        Raises `InputRejected`, a `TransportError`, or a `DecodeError` for an answer that is none
+        of an agent's. Leaving the context tells the agent that nobody reads any more.
+        """
+
+    async def capabilities(self) -> Any | None:
+        """What the agent declares of itself, as plain JSON; None where it declares nothing.
+
+        Raises `TransportError`, `InputRejected` or `DecodeError`.
+        """
 
     async def close(self) -> None:
         """Release what the transport holds."""
@@ -43,7 +45,17 @@ class Timeouts:
     Attributes:
         connect: for a connection.
         idle: for the next bytes, comments included, once the request has been sent.
+        total: for the whole exchange, from the first attempt to send to the end of the body.
+
+    Raises `ValueError` for what is no number of seconds above 0.
     """
 
     connect: float | None = 10.0
     idle: float | None = 120.0
+    total: float | None = 3600.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise ValueError(f"{name} is a number of seconds above 0, or None, not {seconds}")
