@@ -106,7 +106,8 @@ class Script:
 
 @asynccontextmanager
 async def scripted(script: Script, url: str = URL, **options: Any) -> AsyncIterator[HttpAgent]:
-    """An agent that the script answers."""
+    """An agent that the script answers; it tries everything once, unless told otherwise."""
+    options.setdefault("retries", 0)
     async with (
         httpx.AsyncClient(transport=httpx.MockTransport(script)) as client,
         HttpAgent(url, client=client, **options) as agent,

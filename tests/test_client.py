@@ -1236,6 +1236,9 @@ class _InProcess:
         finally:
             self.open_now -= 1
 
+    async def capabilities(self) -> None:
+        return None
+
     async def close(self) -> None:
         self.closed = True
 

@@ -481,7 +481,7 @@ async def test_silence_after_the_end_of_the_run_is_no_failure() -> None:
 
 async def test_a_refused_connection(free_port: int) -> None:
     url = f"http://127.0.0.1:{free_port}/run"
-    async with HttpAgent(url) as agent:
+    async with HttpAgent(url, retries=0) as agent:
         with pytest.raises(ConnectionFailed, match="no connection to") as caught:
             await collect(agent)
         assert url in str(caught.value)
@@ -494,7 +494,7 @@ async def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> No
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    async with HttpAgent("http://nowhere.example/") as agent:
+    async with HttpAgent("http://nowhere.example/", retries=0) as agent:
         with pytest.raises(ConnectionFailed, match="nowhere.example.*Name or service not known"):
             await collect(agent)
 
@@ -679,7 +679,10 @@ async def test_a_refusal_that_drips_does_not_hold_up() -> None:
             await asyncio.sleep(0.03)
             await request.write(chunked(b"."))
 
-    async with raw_server(answer) as server, HttpAgent(server.url, timeouts=QUICK) as agent:
+    async with (
+        raw_server(answer) as server,
+        HttpAgent(server.url, timeouts=QUICK, retries=0) as agent,
+    ):
         started = time.monotonic()
         with pytest.raises(InputRejected, match="503: Later"):
             await collect(agent)

@@ -20,12 +20,12 @@ from typing import IO, Any, Final, Self
 
 import msgspec
 
-from aguia.codec.json import convert_event, encode, parse_object
+from aguia.codec.json import encode
+from aguia.codec.recordings import Recorded, read_lines
 from aguia.pipeline.deltas import Chunk, Delta, join
 from aguia.pipeline.middleware import CallNext, Item, Middleware, RunMiddleware
 from aguia.pipeline.tools import ToolCallFilter
 from aguia.protocol.common import UNSET
-from aguia.protocol.errors import DecodeError
 from aguia.protocol.events import ToolCallArgsEvent
 from aguia.protocol.input import RunAgentInput
 
@@ -216,20 +216,6 @@ _TOOL_MEMBERS: Final = ("tool_call_id", "tool_call_name", "parent_message_id")
 # Recording
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a recording: the input of a run, or an event of it.
-
-    Attributes:
-        at: seconds since the run was sent off.
-        input: what was sent, as plain JSON; None for an event.
-        event: what came, typed where it fits its type; None for an input.
-    """
-
-    at: float
-    input: dict[str, Any] | None = None
-    event: Any = None
-
-
 class Recorder:
     """Run middleware that writes what is sent and what comes into a file, as JSON Lines.
 
@@ -289,27 +275,6 @@ def read_recording(source: str | PathLike[str] | IO[bytes]) -> Iterator[Recorded
     """
     if isinstance(source, str | PathLike):
         with open(source, "rb") as file:
-            yield from read_recording(file)
-        return
-    for number, line in enumerate(source, 1):
-        if not line.strip():
-            continue
-        try:
-            raw = parse_object(line)
-        except DecodeError as error:
-            raise ValueError(f"line {number} is no line of a recording: {error.message}") from None
-        at, input, event = (raw.get(name) for name in ("at", "input", "event"))
-        if isinstance(at, bool) or not isinstance(at, int | float):
-            raise ValueError(f"line {number} is no line of a recording: it has no time 'at'")
-        if isinstance(event, dict) == isinstance(input, dict):
-            raise ValueError(
-                f"line {number} is no line of a recording: it has neither an input nor an event"
-            )
-        yield Recorded(at=at, input=input, event=None if event is None else _typed(event))
-
-
-def _typed(event: dict[str, Any]) -> Item:
-    try:
-        return convert_event(event)
-    except (msgspec.ValidationError, UnicodeEncodeError):
-        return event
+            yield from read_lines(file)
+    else:
+        yield from read_lines(source)

@@ -1,7 +1,9 @@
 """Calling an agent: the async client, and how it reaches the agent."""
 
 from aguia.client.agent import CANCEL, Agent, HttpAgent, RunStream
+from aguia.client.asgi import AsgiTransport
 from aguia.client.http import Auth, HttpTransport, Retries
+from aguia.client.recording import Recording
 from aguia.client.transports import PROTOBUF, SSE, Answer, Timeouts, Transport
 
 __all__ = [
@@ -10,9 +12,11 @@ __all__ = [
     "SSE",
     "Agent",
     "Answer",
+    "AsgiTransport",
     "Auth",
     "HttpAgent",
     "HttpTransport",
+    "Recording",
     "Retries",
     "RunStream",
     "Timeouts",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from aguia.server.app import AgentApp, Agents
 from aguia.server.execution import Agent, Execution, run_agent
+from aguia.server.in_process import InProcess
 from aguia.server.run import CANCELLED, Cancelled, InvalidAnswer, Resume, Run
 from aguia.server.speaker import (
     Activity,
@@ -31,6 +32,7 @@ __all__ = [
     "Cancelled",
     "Execution",
     "GracefulServer",
+    "InProcess",
     "InvalidAnswer",
     "ReasoningMessageStream",
     "ReasoningSpan",

@@ -17,24 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from aguia.codec.json import (
-    MAX_DEPTH,
-    STRICT_FAILURES,
-    decode,
-    encode,
-    nests_deeper_than,
-    parse_object,
-)
-from aguia.pipeline.compatibility import noting, upgrade_input
-from aguia.pipeline.enforcement import enforce_input
-from aguia.pipeline.versions import parse_version
-from aguia.pipeline.warn import log_warning
+from aguia.codec.json import encode
 from aguia.protocol.capabilities import AgentCapabilities
-from aguia.protocol.common import PROTOCOL_VERSION, UNSET
-from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
+from aguia.protocol.errors import InvalidInput
 from aguia.protocol.events import RunErrorEvent
-from aguia.protocol.input import RunAgentInput
 from aguia.server.execution import Agent, Execution
+from aguia.server.intake import declaration, read_input
 from aguia.server.writers import Writer, writer_for
 
 __all__ = ["AgentApp", "Agents"]
@@ -42,9 +30,6 @@ __all__ = ["AgentApp", "Agents"]
 _logger: Final = logging.getLogger("aguia.server")
 
 MAX_BODY: Final = 32 * 1024 * 1024
-
-_WARNINGS: Final = 20
-"""How many warnings about one run input are logged."""
 
 _MARGIN: Final = 1.0
 """Seconds that it takes to tell a client how its run ended."""
@@ -103,7 +88,7 @@ class AgentApp:
         _check_settings(agent, path, authenticate, max_runs, deadline, on_disconnect)
         self._agent = agent
         self._path = path
-        self._capabilities = None if capabilities is None else _capabilities(capabilities)
+        self._capabilities = None if capabilities is None else declaration(capabilities)
         self._authenticate = authenticate
         self._max_runs = max_runs
         self._continue = on_disconnect == "continue"
@@ -183,7 +168,11 @@ class AgentApp:
                 await answer(scope, receive, send)
                 return
             principal = await self._principal(request)
-            run_input = _parse(await self._body(request))
+            body = await self._body(request)
+            try:
+                run_input = read_input(body)
+            except InvalidInput as error:
+                raise _Refused(400, error.message, rule=error.rule, path=error.path) from None
             self._refuse_when_closing()
             key = _key(principal)
             if self._max_runs is not None and self._busy[key] >= self._max_runs:
@@ -411,73 +400,6 @@ def _check_settings(
         raise ValueError(f"deadline is a number of seconds above 0, not {deadline}")
     if on_disconnect not in ("cancel", "continue"):
         raise ValueError(f"on_disconnect is 'cancel' or 'continue', not {on_disconnect!r}")
-
-
-def _capabilities(declared: AgentCapabilities | Mapping[str, Any]) -> bytes:
-    try:
-        return encode(decode(encode(declared), AgentCapabilities))
-    except STRICT_FAILURES as error:
-        raise ValueError(f"the capabilities are not as the schema has them: {error}") from None
-
-
-def _parse(body: bytes) -> RunAgentInput:
-    """The run input in a body, judged by PROC-12 and VER-2."""
-    try:
-        if nests_deeper_than(body, MAX_DEPTH):
-            raise _Refused(400, f"the run input nests deeper than {MAX_DEPTH} levels", path="")
-        run_input = decode(body, RunAgentInput)
-    except STRICT_FAILURES:
-        warn = _Capped()
-        try:
-            run_input = enforce_input(
-                upgrade_input(parse_object(body, MAX_DEPTH), noting(warn)), warn
-            )
-        except DecodeError as error:
-            raise _Refused(
-                400, error.message.replace("frame", "body"), rule=error.rule, path=""
-            ) from None
-        except InvalidInput as error:
-            raise _Refused(400, error.message, rule=error.rule, path=error.path) from None
-    _check_version(run_input)
-    return run_input
-
-
-class _Capped:
-    """Logs the first warnings of an input, and no line for each of a hostile one's thousands."""
-
-    def __init__(self) -> None:
-        self._left = _WARNINGS
-
-    def __call__(self, warning: ProtocolWarning) -> None:
-        self._left -= 1
-        if self._left >= 0:
-            log_warning(warning)
-        elif self._left == -1:
-            _logger.warning("more of the run input was removed than is told here")
-
-
-def _check_version(run_input: RunAgentInput) -> None:
-    if run_input.protocol_version is UNSET:
-        return
-    theirs, ours = parse_version(run_input.protocol_version), parse_version(PROTOCOL_VERSION)
-    if theirs is None or ours is None:
-        _logger.warning(
-            "the client declares the protocol version %r, which can't be interpreted [VER-2]",
-            run_input.protocol_version[:40],
-        )
-    elif theirs[0] != ours[0]:
-        raise _Refused(
-            400,
-            f"this agent speaks protocol {PROTOCOL_VERSION}, not {run_input.protocol_version}",
-            rule="VER-2",
-            path="/protocolVersion",
-        )
-    elif theirs > ours:
-        _logger.warning(
-            "the client speaks protocol %s, newer than %s; what it adds is not understood [VER-2]",
-            run_input.protocol_version,
-            PROTOCOL_VERSION,
-        )
 
 
 class _Refused(Exception):
