@@ -4,6 +4,7 @@ from aguia.client.agent import CANCEL, Agent, HttpAgent, RunStream
 from aguia.client.asgi import AsgiTransport
 from aguia.client.http import Auth, HttpTransport, Retries
 from aguia.client.recording import Recording
+from aguia.client.tools import Consent, FunctionTool, ToolRequest, answer_calls, tool
 from aguia.client.transports import PROTOBUF, SSE, Answer, Timeouts, Transport
 
 __all__ = [
@@ -14,11 +15,16 @@ __all__ = [
     "Answer",
     "AsgiTransport",
     "Auth",
+    "Consent",
+    "FunctionTool",
     "HttpAgent",
     "HttpTransport",
     "Recording",
     "Retries",
     "RunStream",
     "Timeouts",
+    "ToolRequest",
     "Transport",
+    "answer_calls",
+    "tool",
 ]
