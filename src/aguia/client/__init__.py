@@ -2,13 +2,18 @@
 
 from aguia.client.agent import CANCEL, Agent, HttpAgent, RunStream
 from aguia.client.asgi import AsgiTransport
+from aguia.client.capabilities import read_capabilities
+from aguia.client.display import conversation_html, conversation_text
 from aguia.client.http import Auth, HttpTransport, Retries
+from aguia.client.interrupts import waits_for_approval
+from aguia.client.media import MAX_BYTES, audio, document, file_handle, image, video
 from aguia.client.recording import Recording
 from aguia.client.tools import Consent, FunctionTool, ToolRequest, answer_calls, tool
 from aguia.client.transports import PROTOBUF, SSE, Answer, Timeouts, Transport
 
 __all__ = [
     "CANCEL",
+    "MAX_BYTES",
     "PROTOBUF",
     "SSE",
     "Agent",
@@ -26,5 +31,14 @@ __all__ = [
     "ToolRequest",
     "Transport",
     "answer_calls",
+    "audio",
+    "conversation_html",
+    "conversation_text",
+    "document",
+    "file_handle",
+    "image",
+    "read_capabilities",
     "tool",
+    "video",
+    "waits_for_approval",
 ]

@@ -38,7 +38,7 @@ from aguia.protocol.shapes import (
     union_of,
 )
 
-__all__ = ["enforce_event", "enforce_input", "enforce_list"]
+__all__ = ["enforce_event", "enforce_input", "enforce_list", "enforce_value"]
 
 _DROP: Final[Any] = object()
 """Stands for a value that is unrecognised where it is."""
@@ -125,6 +125,16 @@ def enforce_list(values: Iterable[Any], type_: Any, warn: Warn, path: str = "") 
         if item is not _DROP:
             result.append(item)
     return result
+
+
+def enforce_value(value: Any, type_: Any, warn: Warn, path: str = "") -> Any:
+    """One value as a `type_`, a struct of the wire, judged as `enforce_input` judges the input.
+
+    Takes the typed form too, whose attributes nobody has checked. Raises `InvalidInput` with a
+    path for what the schema rejects, or what is no JSON at all. `type_` has no required member
+    that can be unrecognised.
+    """
+    return _enforced(_raw(value, path), type_, path, warn)
 
 
 def _raw(value: Any, path: str = "") -> Any:
