@@ -121,7 +121,7 @@ class _Caller(httpx.AsyncBaseTransport):
         self._grace = grace
         self._state: dict[str, Any] = {}
         self._lifespan: _Lifespan | None = None
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], _Exchange] = {}
 
     async def start(self) -> None:
         """Begin the application's lifespan."""
@@ -131,24 +131,30 @@ class _Caller(httpx.AsyncBaseTransport):
             self._lifespan = lifespan
 
     async def stop(self) -> None:
-        """Cancel what still runs, and end the lifespan."""
+        """End what still runs, and then the lifespan."""
+        for exchange in self._running.values():
+            exchange.leave()
+        await self._returned()
         for task in self._running:
             task.cancel()
+        await self._returned()
         if self._running:
-            await asyncio.wait(self._running, timeout=self._grace)
-        for _ in self._running:
-            _logger.error("the application ignores that it is cancelled and is left alone")
-        self._running.clear()
+            _logger.error("the application ignores that it is cancelled, and is left alone")
+            self._running.clear()
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is not None:
             await lifespan.stop()
             self._state.clear()
 
+    async def _returned(self) -> None:
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=self._grace)
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         exchange = _Exchange(await request.aread(), request.extensions["timeout"]["read"])
         task = asyncio.create_task(self._call(self._scope(request), exchange))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._running[task] = exchange
+        task.add_done_callback(lambda task: self._running.pop(task, None))
         body = _Body(exchange, task, self._grace)
         try:
             status, headers = await exchange.start()

@@ -390,6 +390,9 @@ class HttpTransport:
                     if chunk is None:
                         return
                     yield chunk
+                    # Reading that never has to wait would never be cancelled.
+                    if anyio.current_time() > deadline:
+                        raise self._too_long(response.request)
         except httpx.TimeoutException as error:
             raise RunTimeout(
                 f"nothing came from {where} for {self._timeouts.idle} seconds"
