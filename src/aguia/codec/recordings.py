@@ -91,7 +91,8 @@ def read_runs(data: bytes) -> list[RecordedRun]:
     if beginning.startswith(b"{"):
         return _from_lines(data.splitlines(keepends=True))
     if beginning.startswith(_SSE_LINES):
-        return _split(_from_body(data))
+        # A body without an event was an answer all the same.
+        return _split(_from_body(data)) or [RecordedRun()]
     raise ValueError(
         "it is no recording: expected JSON Lines, a JSON array of events or server-sent events, "
         f"and it begins with {beginning[:16]!r}"
