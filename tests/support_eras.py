@@ -45,6 +45,8 @@ def old_stream(seed: int) -> OldCase:
         events.append(_aged(random, event))
     messages = [_aged_message(random, message) for message in case.input["messages"]]
     messages += [_said(random, number) for number in range(random.randrange(4))]
+    # The user speaks last: what was called before that, the thread has passed over (FRONT-5).
+    messages.append({"id": "said-last", "role": "user", "content": _parts(random)})
     tools = [{"name": "find", "description": "Finds."}] * random.randrange(2)
     return OldCase(
         f"{case.name}, {version}",

@@ -691,7 +691,7 @@ async def test_calls_without_a_result_are_pending(
 
 
 async def test_pending_calls_are_answered_by_tool_messages() -> None:
-    """FRONT-5, TOOL-7: one message for each call, in text or parts, in the next run's history."""
+    """FRONT-5, TOOL-7, CONV-1: each call has its answer, in text or parts, right after it."""
     script = Script(reply(*call("a", '{"q":1}'), *call("b")), reply(*text("m", "Thanks")))
     async with scripted(script) as agent:
         await collect(agent)
@@ -706,8 +706,8 @@ async def test_pending_calls_are_answered_by_tool_messages() -> None:
         )
         assert agent.pending_tool_calls == []
     sent = script.sent[1]["messages"]
-    assert [message["role"] for message in sent] == ["user", *["assistant"] * 2, *["tool"] * 2]
-    assert sent[-2:] == [
+    assert [message["role"] for message in sent] == ["user", *["assistant", "tool"] * 2]
+    assert sent[2::2] == [
         {
             "id": "ra",
             "role": "tool",
@@ -860,18 +860,19 @@ async def test_an_input_that_no_agent_took_leaves_the_thread_as_it_was(refusal: 
         await collect(agent, "First")
         conversation = agent.conversation
         before = list(agent.messages)
+        answer = ToolMessage(id="r", tool_call_id="c", content="Found.")
         message = UserMessage(id="u", content="Second")
         for _ in range(2):
             with pytest.raises((InputRejected, TransportError, DecodeError)):
-                await collect(agent, message)
+                await collect(agent, [answer, message])
             assert agent.conversation is conversation
             assert list(agent.messages) == before
             assert agent.state == {"n": 1}
             assert agent.outcome == RunFinishedSuccessOutcome()
             assert [each.id for each in agent.pending_tool_calls] == ["c"]
             assert [each.input_tokens for each in agent.usage] == [3]
-        await collect(agent, message)
-        assert list(agent.messages) == [*before, message]
+        await collect(agent, [answer, message])
+        assert list(agent.messages) == [*before, answer, message]
     assert len(script.requests) == 4
     assert [each["id"] for each in script.sent[-1]["messages"]].count("u") == 1
     assert len({each["runId"] for each in script.sent}) == 4

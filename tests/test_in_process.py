@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from aguia import Agent, InputRejected, RunAgentInput, UserMessage
-from aguia.client import Transport
+from aguia.client import DeclaringTransport
 from aguia.protocol.common import UNSET
 from aguia.protocol.events import Event
 from aguia.server import InProcess, Run
@@ -209,7 +209,7 @@ async def test_an_input_that_is_refused_starts_no_run(
 
 
 async def test_capabilities_are_those_given() -> None:
-    transport: Transport = InProcess(hello, capabilities={"custom": {"a": [None]}})
+    transport: DeclaringTransport = InProcess(hello, capabilities={"custom": {"a": [None]}})
     declared = await transport.capabilities()
     assert declared == {"custom": {"a": [None]}}
     declared["custom"].clear()

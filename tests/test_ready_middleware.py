@@ -30,6 +30,7 @@ from aguia import (
     ProtocolWarning,
     RunAgentInput,
     TextMessageContentEvent,
+    ToolMessage,
     TruncatedRun,
     UserMessage,
 )
@@ -527,8 +528,12 @@ async def _whole(case: Case, middleware: list[Any]) -> Any:
         messages=case.input["messages"],
         state=case.input["state"],
     ) as agent:
+        answers = [
+            ToolMessage(id=f"answer-{each.id}", tool_call_id=each.id, content="")
+            for each in agent.pending_tool_calls
+        ]
         try:
-            async for each in agent.run(run_id="run-1"):
+            async for each in agent.run(answers, run_id="run-1"):
                 events.append(each)
         except (ProtocolViolation, TruncatedRun) as caught:
             error = str(caught)

@@ -21,7 +21,7 @@ from aguia import (
     TransportError,
     TruncatedRun,
 )
-from aguia.client import Recording, Transport
+from aguia.client import DeclaringTransport, Recording
 from aguia.middleware import Recorder, read_recording
 from aguia.protocol.events import Event
 from aguia.server import InProcess, Run
@@ -132,7 +132,7 @@ async def test_each_run_plays_the_next_and_then_none_is_left(kind: str) -> None:
         for _ in range(2):
             with pytest.raises(TransportError, match="the recording has no further run"):
                 await collect(agent)
-    transport: Transport = Recording(b"")
+    transport: DeclaringTransport = Recording(b"")
     assert await transport.capabilities() is None
     await transport.close()
 

@@ -3,60 +3,162 @@
 `HttpAgent` is what most programs need. `Agent` is the same over any transport.
 """
 
-import logging
+import copy
 import weakref
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import aclosing
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
-from uuid import uuid4
+from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
 
 import httpx
-import msgspec
 
-from aguia.client.chain import wrapped
-from aguia.client.http import HttpTransport
-from aguia.client.transports import SSE, Timeouts, Transport
-from aguia.consumer import Consumer
+from aguia.client.capabilities import read_capabilities
+from aguia.client.display import conversation_html, conversation_text
+from aguia.client.http import Auth, HttpTransport, Retries, shown_url
+from aguia.client.interrupts import resume_entries
+from aguia.client.run import Course, RunResult, RunStream, answerable
+from aguia.client.thread import Answers, Content, Request, Thread
+from aguia.client.tools import Consent, FunctionTool, answer_calls
+from aguia.client.transports import SSE, DeclaringTransport, Timeouts, Transport
 from aguia.conversation import Conversation, Messages
-from aguia.interop.values import plain_value
-from aguia.pipeline.compatibility import noting, upgrade_message
-from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
-from aguia.pipeline.enforcement import enforce_input, enforce_list
-from aguia.pipeline.intake import Intake
-from aguia.pipeline.middleware import Item, Middleware, RunMiddleware
-from aguia.protocol.common import PROTOCOL_VERSION, UNSET
-from aguia.protocol.content import ContentPart
-from aguia.protocol.errors import InvalidInput, ProtocolWarning, TransportError, TruncatedRun
-from aguia.protocol.events import Event, RunErrorEvent
-from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
-from aguia.protocol.messages import ActivityMessage, Message, ToolCall, UserMessage
+from aguia.pipeline.enforcement import enforce_list
+from aguia.pipeline.middleware import Middleware, RunMiddleware
+from aguia.protocol.capabilities import AgentCapabilities
+from aguia.protocol.common import UNSET
+from aguia.protocol.errors import (
+    DecodeError,
+    InputRejected,
+    ProtocolWarning,
+    TransportError,
+)
+from aguia.protocol.events import RunErrorEvent
+from aguia.protocol.input import Context, Tool
+from aguia.protocol.messages import Message, ToolCall, ToolMessage
 from aguia.protocol.outcomes import Interrupt, RunFinishedOutcome, TokenUsage
 
-__all__ = ["CANCEL", "Agent", "HttpAgent", "RunStream"]
+__all__ = ["Agent", "AgentOptions", "HttpAgent", "Offer", "RunOptions", "ThreadView"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Offer = Tool | dict[str, Any] | FunctionTool | Callable[..., Any]
+"""A tool that is offered: only declared, or with the function that carries it out."""
 
 
-class _Cancel:
+class AgentOptions(TypedDict, total=False):
+    """What an `Agent` may be told, whatever its transport; see there."""
+
+    thread_id: str | None
+    messages: Iterable[Message | dict[str, Any]]
+    state: Any
+    interrupts: Iterable[Interrupt | dict[str, Any]]
+    history: Mapping[str, Any] | str | bytes | None
+    tools: Iterable[Offer]
+    context: Iterable[Context | dict[str, Any]]
+    consent: Consent | None
+    max_rounds: int
+    tool_timeout: float | None
+    max_parallel_tools: int
+    capabilities: AgentCapabilities | Mapping[str, Any] | str | None
+    middleware: Sequence[RunMiddleware]
+    event_middleware: Sequence[Middleware | type[Middleware]]
+    peer_version: str | None
+    on_warning: Callable[[ProtocolWarning], None] | None
+
+
+class RunOptions(TypedDict, total=False):
+    """What a run may be told; see `Agent.run`."""
+
+    tools: Iterable[Offer] | None
+    context: Iterable[Context | dict[str, Any]] | None
+    state: Any
+    forwarded_props: Any
+    resume: Answers | None
+    run_id: str | None
+    timeout: float | None
+    force: bool
+
+
+class ThreadView:
+    """What an agent shows of its thread, with async and without."""
+
+    _thread: Thread
+
+    @property
+    def thread_id(self) -> str:
+        """The name of the thread."""
+        return self._thread.id
+
+    @property
+    def conversation(self) -> Conversation:
+        """The thread as the events so far have left it."""
+        return self._thread.conversation
+
+    @property
+    def messages(self) -> Messages:
+        """The messages of the thread: a live view while a run goes on, a new one with each run.
+
+        `append` adds to them between runs: text, content parts or a message, typed or as plain
+        JSON. The answer to a call takes its place after the call (CONV-1).
+        """
+        return self._thread.conversation.messages.appending(self._append)
+
+    def _append(self, said: Content) -> None:
+        raise NotImplementedError
+
+    @property
+    def state(self) -> Any:
+        """The shared state."""
+        return self._thread.conversation.state
+
+    @property
+    def outcome(self) -> RunFinishedOutcome | None:
+        """How the last run finished; None when it failed or was cut off (RUN-9)."""
+        return self._thread.conversation.outcome
+
+    @property
+    def error(self) -> RunErrorEvent | None:
+        """The last run's own report of its failure (RUN-8)."""
+        return self._thread.conversation.error
+
+    @property
+    def result(self) -> Any:
+        """The value that the last run returned, or `UNSET`."""
+        return self._thread.conversation.result
+
+    @property
+    def usage(self) -> list[TokenUsage]:
+        """The token usage that the last run reported (USE-1)."""
+        return self._thread.conversation.usage
+
+    @property
+    def interrupts(self) -> list[Interrupt]:
+        """What has to be answered before the thread goes on (INT-2); see `resume`."""
+        return self._thread.conversation.interrupts
+
+    @property
+    def pending_tool_calls(self) -> list[ToolCall]:
+        """The calls that nobody has answered (FRONT-4): of the last run, or as they were stored."""
+        return self._thread.pending_tool_calls
+
+    def history(self) -> dict[str, Any]:
+        """The thread as plain JSON, for a store; `history=` takes it up again.
+
+        Calls that a run was cut off in are answered in it, by saying so.
+        """
+        return self._thread.history()
+
     def __repr__(self) -> str:
-        return "CANCEL"
+        return conversation_text(self.messages, self._title)
+
+    def _repr_html_(self) -> str:
+        return conversation_html(self.messages, self._title, interrupts=self.interrupts)
+
+    @property
+    def _title(self) -> str:
+        raise NotImplementedError
 
 
-CANCEL: Final = _Cancel()
-"""In the place of an answer: the interrupt is abandoned."""
-
-_logger: Final = logging.getLogger("aguia")
-
-
-class Agent:
+class Agent(ThreadView):
     """An agent, and the one thread that is held with it, one run at a time.
 
     Args:
@@ -64,12 +166,26 @@ class Agent:
         thread_id: names the conversation; made up when it isn't given.
         messages, state: what the thread starts from.
         interrupts: those that the thread's last run left open, for one taken up from a store.
-        tools, context: offered to the agent with every run, unless `run` says otherwise.
+        history: all of these in one, as `history()` gave them: a dictionary, or JSON text.
+        tools: offered to the agent with every run, unless `run` says otherwise: functions (see
+            `tool`), which answer the agent's calls by themselves, and declarations, whose calls
+            the application answers (FRONT-5).
+        context: offered to the agent with every run, unless `run` says otherwise.
+        consent: is asked before a function runs that isn't `read_only`; without it, such
+            functions are refused (SEC-2). See `Consent`.
+        max_rounds: how many runs in a row `run` makes at most, the first one included.
+        tool_timeout: seconds that a function may take, unless it has a time of its own; None
+            waits for ever.
+        max_parallel_tools: how many functions run at a time.
+        capabilities: what the agent declares of itself, or the URL where it does, in place of
+            what the transport finds.
         middleware: goes around each whole run; `aguia.middleware` has some, ready-made.
         event_middleware: sees each event before enforcement, or classes of it; see `Consumer`.
         peer_version: the version of an agent that is known to be old, such as "0.0.39": it is
             sent what that version understands, and read as it meant it (VER-3).
         on_warning: is called with each `ProtocolWarning`; see `Consumer`.
+
+    Raises `InvalidInput` for what the thread can't start from.
     """
 
     def __init__(
@@ -80,27 +196,42 @@ class Agent:
         messages: Iterable[Message | dict[str, Any]] = (),
         state: Any = UNSET,
         interrupts: Iterable[Interrupt | dict[str, Any]] = (),
-        tools: Iterable[Tool | dict[str, Any]] = (),
+        history: Mapping[str, Any] | str | bytes | None = None,
+        tools: Iterable[Offer] = (),
         context: Iterable[Context | dict[str, Any]] = (),
+        consent: Consent | None = None,
+        max_rounds: int = 10,
+        tool_timeout: float | None = 60.0,
+        max_parallel_tools: int = 8,
+        capabilities: AgentCapabilities | Mapping[str, Any] | str | None = None,
         middleware: Sequence[RunMiddleware] = (),
         event_middleware: Sequence[Middleware | type[Middleware]] = (),
         peer_version: str | None = None,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
-        self.thread_id = thread_id or f"thread-{uuid4().hex}"
+        if max_rounds < 1 or max_parallel_tools < 1:
+            raise ValueError("max_rounds and max_parallel_tools are 1 at least")
+        self.consent = consent
+        self.max_rounds = max_rounds
+        self.tool_timeout = tool_timeout
+        self.max_parallel_tools = max_parallel_tools
         self._transport = transport
+        self._owns_transport = True
         self._middleware = tuple(middleware)
-        self._event_middleware = tuple(event_middleware)
-        self._peer_version = peer_version
-        self._peer = None if peer_version is None else parse_peer_version(peer_version)
-        self._on_warning = on_warning
+        self._capabilities = capabilities
         self._current: weakref.ref[RunStream] | None = None
-        # A consumer that has read nothing yet judges and holds what the thread starts from.
-        self._conversation = Consumer(
-            messages=messages, state=state, interrupts=interrupts, on_warning=on_warning
-        ).conversation
-        self._tools = enforce_list(tools, Tool, self._warn, "/tools")
-        self._context = enforce_list(context, Context, self._warn, "/context")
+        self._thread = Thread(
+            thread_id=thread_id,
+            messages=messages,
+            state=state,
+            interrupts=interrupts,
+            history=history,
+            event_middleware=event_middleware,
+            peer_version=peer_version,
+            on_warning=on_warning,
+        )
+        self._tools, self._functions = self._offered(tools)
+        self._context = enforce_list(context, Context, self._thread.warn, "/context")
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,362 +245,303 @@ class Agent:
         await self.close()
 
     async def close(self) -> None:
-        """Release the transport; the thread stays readable."""
-        await self._transport.close()
+        """Release the transport, unless it is another agent's; the thread stays readable."""
+        if self._owns_transport:
+            await self._transport.close()
 
-    @property
-    def conversation(self) -> Conversation:
-        """The thread as the events so far have left it."""
-        return self._conversation
+    # The thread
 
-    @property
-    def messages(self) -> Messages:
-        """The messages of the thread: a live view while a run goes on, a new one with each run."""
-        return self._conversation.messages
+    def fork(self, thread_id: str | None = None) -> Self:
+        """Another thread with the same agent that starts from what this one holds.
 
-    @property
-    def state(self) -> Any:
-        """The shared state."""
-        return self._conversation.state
+        It shares the transport, which the first agent closes, and everything else that was set.
+        """
+        other = copy.copy(self)
+        other._owns_transport = False
+        other._current = None
+        other._thread = self._thread.fork(thread_id)
+        other._functions = dict(self._functions)
+        other._tools = list(self._tools)
+        return other
 
-    @property
-    def outcome(self) -> RunFinishedOutcome | None:
-        """How the last run finished; None when it failed or was cut off (RUN-9)."""
-        return self._conversation.outcome
+    # Tools
 
-    @property
-    def error(self) -> RunErrorEvent | None:
-        """The last run's own report of its failure (RUN-8)."""
-        return self._conversation.error
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout: float | None = None,
+    ) -> Any:
+        """Offer a function to the agent; a decorator, with settings or without.
 
-    @property
-    def result(self) -> Any:
-        """The value that the last run returned, or `UNSET`."""
-        return self._conversation.result
+            @agent.tool(read_only=True)
+            def weather(city: str) -> str:
+                "The weather in a city."
 
-    @property
-    def usage(self) -> list[TokenUsage]:
-        """The token usage that the last run reported (USE-1)."""
-        return self._conversation.usage
+        See `aguia.client.tool` for the settings. The function stays as it is.
 
-    @property
-    def interrupts(self) -> list[Interrupt]:
-        """What has to be answered before the thread goes on (INT-2)."""
-        return self._conversation.interrupts
+        Raises `TypeError` for a function that no schema can be made of, `ValueError` for a name
+        that is taken.
+        """
 
-    @property
-    def pending_tool_calls(self) -> list[ToolCall]:
-        """The calls of the last run that nobody has answered (FRONT-4)."""
-        return self._conversation.pending_tool_calls
+        def offer(function: Any) -> Any:
+            made = (
+                function
+                if isinstance(function, FunctionTool)
+                else FunctionTool(
+                    function,
+                    name=name,
+                    description=description,
+                    read_only=read_only,
+                    timeout=timeout,
+                )
+            )
+            self._offer(made)
+            return function
+
+        return offer if function is None else offer(function)
+
+    def _offer(self, made: FunctionTool) -> None:
+        if any(tool.name == made.name for tool in self._tools):
+            raise ValueError(f"a tool with the name '{made.name}' is offered already")
+        self._tools.append(made.declaration)
+        self._functions[made.name] = made
+
+    def _offered(self, tools: Iterable[Offer]) -> tuple[list[Tool], dict[str, FunctionTool]]:
+        functions: dict[str, FunctionTool] = {}
+        declared: list[Any] = []
+        for tool in tools:
+            if isinstance(tool, Tool | dict):
+                declared.append(tool)
+                continue
+            made = tool if isinstance(tool, FunctionTool) else FunctionTool(tool)
+            functions[made.name] = made
+            declared.append(made.declaration)
+        checked: list[Tool] = enforce_list(declared, Tool, self._thread.warn, "/tools")
+        names = [tool.name for tool in checked]
+        for name in functions:
+            if names.count(name) > 1:
+                raise ValueError(f"two tools have the name '{name}'")
+        return checked, functions
+
+    async def _answer(
+        self,
+        functions: Mapping[str, FunctionTool],
+        calls: list[ToolCall],
+        given_up: Callable[[ToolMessage], None],
+    ) -> list[ToolMessage]:
+        return await answer_calls(
+            calls,
+            functions,
+            consent=self.consent,
+            timeout=self.tool_timeout,
+            limit=self.max_parallel_tools,
+            given_up=given_up,
+        )
+
+    # Runs
 
     def run(
         self,
-        content: str
-        | ContentPart
-        | Sequence[ContentPart | dict[str, Any]]
-        | Message
-        | Sequence[Message | dict[str, Any]]
-        | dict[str, Any]
-        | None = None,
+        content: Content | None = None,
         *,
-        tools: Iterable[Tool | dict[str, Any]] | None = None,
+        tools: Iterable[Offer] | None = None,
         context: Iterable[Context | dict[str, Any]] | None = None,
+        state: Any = UNSET,
         forwarded_props: Any = UNSET,
-        resume: Mapping[str, Any] | Iterable[ResumeEntry | dict[str, Any]] | None = None,
+        resume: Answers | None = None,
         run_id: str | None = None,
-    ) -> "RunStream":
-        """Start a run: iterate what is returned for its events.
+        timeout: float | None = None,
+        force: bool = False,
+    ) -> RunStream:
+        """Start a run: iterate what is returned for its events, and ask it for its `result`.
+
+        When the run leaves calls of functions that are offered, these answer them and the next
+        run starts, all in this one iteration, `max_rounds` times at most. Calls that a thread
+        holds already are answered before the first.
 
         Args:
             content: what the user says (text, or content parts), or messages to append to the
                 thread, whose ids have to be new to it; None runs the thread as it stands.
             tools: in place of the agent's own.
             context: in place of the agent's own.
+            state: in place of the thread's.
             forwarded_props: passed to the agent untouched.
             resume: the answers to every open interrupt: a mapping from its id to the answer, or
                 to `CANCEL` for one that is abandoned; or `ResumeEntry`s.
             run_id: names the run; made up when it isn't given.
+            timeout: seconds for all of it, functions and consent included; None is no limit.
+            force: sends answers that don't fit their interrupt's `responseSchema`, too.
 
-        Raises `InvalidInput`, before anything is sent, for a malformed input (PROC-11) and for
-        an interrupt that is not covered or has expired (INT-2, INT-3); `RuntimeError` while an
-        earlier run of this agent has not ended and has not been closed. While being iterated:
+        Raises `InvalidInput`, before anything is sent, for a malformed input (PROC-11), for an
+        interrupt that is not covered, has expired or asked for something else (INT-2, INT-3,
+        INT-7), and for calls that nobody answers (FRONT-5); `RuntimeError` while an earlier run
+        of this agent has not ended and has not been closed. While being iterated:
         `InputRejected`, a `TransportError`, a `ProtocolViolation` or `TruncatedRun`. A run that
-        reports its own failure raises nothing: its `RunErrorEvent` is delivered and kept in
-        `error` (RUN-8).
+        reports its own failure raises nothing: its `RunErrorEvent` is delivered, and kept in
+        `error` and in the result (RUN-8).
         """
-        self._refuse_second_run(None)
-        held = [*self.messages, *self._said(content)]
-        answers = enforce_list(_entries(resume), ResumeEntry, self._warn, "/resume")
-        run_input = RunAgentInput(
-            thread_id=self.thread_id,
-            run_id=run_id or f"run-{uuid4().hex}",
-            protocol_version=PROTOCOL_VERSION,
-            # Activity is the application's own rendering and never travels back (ACT-4).
-            messages=[message for message in held if not isinstance(message, ActivityMessage)],
-            # Agents from before 1.0 require these members, empty or not.
-            state=self._state_to_start_from(),
-            tools=self._tools if tools is None else enforce_list(tools, Tool, self._warn, "/tools"),
+        self._refuse_second_run()
+        thread = self._thread
+        declared, functions = (
+            (list(self._tools), self._functions) if tools is None else self._offered(tools)
+        )
+        # Made once: an iterator could not be read again after calls have been answered.
+        entries = list(resume_entries(resume))
+        request = Request(
+            tools=declared,
             context=self._context
             if context is None
-            else enforce_list(context, Context, self._warn, "/context"),
-            forwarded_props={} if forwarded_props is UNSET else forwarded_props,
-            resume=answers or UNSET,
+            else enforce_list(context, Context, thread.warn, "/context"),
+            forwarded_props=forwarded_props,
         )
-        checked = enforce_input(run_input, self._warn)
-        self._check_resume([] if checked.resume is UNSET else checked.resume)
-        return RunStream(self, checked, held)
+        names = {tool.name for tool in declared}
+        make = partial(
+            thread.next_input,
+            request,
+            thread.said(content),
+            state=state,
+            resume=entries,
+            run_id=run_id,
+            force=force,
+            answers=lambda name: answerable(name, functions, names),
+        )
+        course = Course(
+            thread,
+            self._transport,
+            self._middleware,
+            request,
+            make(),
+            make,
+            functions=functions,
+            answer=partial(self._answer, functions),
+            max_rounds=self.max_rounds,
+            timeout=timeout,
+            force=force,
+        )
+        return RunStream(course, self._beginner())
 
-    def _said(self, content: Any) -> list[Message]:
-        if content is None:
-            return []
-        if isinstance(content, str):
-            return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
-        if isinstance(content, Message | ContentPart | dict):
-            content = [content]
-        # Parts as they were before 1.0 are upgraded, like the messages that hold them (VER-4).
-        note = noting(self._warn, only_losses=True)
-        items = upgrade_message({"content": list(content)}, "", note)["content"]
-        if items and all(_is_part(item) for item in items):
-            parts = enforce_list(items, ContentPart, self._warn, "/content")
-            return [UserMessage(id=f"msg-{uuid4().hex}", content=parts)]
-        items = [
-            upgrade_message(item, f"/messages/{index}", note) for index, item in enumerate(items)
-        ]
-        said: list[Message] = enforce_list(items, Message, self._warn, "/messages")
-        known = {message.id for message in self.messages}
-        for message in said:
-            if message.id in known:
-                raise InvalidInput(
-                    f"the thread already holds a message with the id '{message.id}'",
-                    rule="EVT-6",
-                    path="/messages",
-                )
-            known.add(message.id)
-        return said
+    async def ask(self, content: Content | None = None, **options: Unpack[RunOptions]) -> RunResult:
+        """Run to the end and return what came of it; takes what `run` takes.
 
-    def _state_to_start_from(self) -> Any:
-        # A run input has no null for a state, and an absent one is the empty object (IN-1).
-        return {} if self.state is None else self.state
+        Raises what `run` raises, and `RunFailed` for a run that reports its own failure. One
+        that was interrupted or cancelled returns: see `RunResult.outcome`.
+        """
+        stream = self.run(content, **options)
+        async with stream:
+            async for _ in stream:
+                pass
+        result = stream.result
+        if result.error is not None:
+            raise result.error
+        return result
 
-    def _check_resume(self, answers: list[ResumeEntry]) -> None:
-        by_id = {entry.interrupt_id: entry for entry in answers}
-        if len(by_id) < len(answers):
-            raise InvalidInput("an interrupt is answered twice", rule="INT-2", path="/resume")
-        for interrupt in self.interrupts:
-            entry = by_id.pop(interrupt.id, None)
-            if entry is None:
-                raise InvalidInput(
-                    f"the interrupt '{interrupt.id}' is open and has no answer; resolve or "
-                    "cancel it",
-                    rule="INT-2",
-                    path="/resume",
-                )
-            if entry.status == "resolved" and _expired(interrupt):
-                raise InvalidInput(
-                    f"the interrupt '{interrupt.id}' expired at {interrupt.expires_at}; it can "
-                    "only be cancelled",
-                    rule="INT-3",
-                    path="/resume",
-                )
-        # A thread taken up from a store holds no interrupts to compare the answers with.
-        if by_id and self.interrupts:
-            raise InvalidInput(
-                f"no interrupt '{next(iter(by_id))}' is open", rule="INT-2", path="/resume"
-            )
+    def resume(self, answers: Answers, **options: Unpack[RunOptions]) -> RunStream:
+        """Go on with an interrupted thread: `run` with the answers to all its interrupts.
 
-    def _refuse_second_run(self, stream: "RunStream | None") -> None:
-        """Raise unless the thread is free for a run, or for this one to take its first step."""
+            agent.resume({"approve-1": {"approved": True}, "which-2": CANCEL})
+
+        Args:
+            answers: a mapping from each interrupt's id to its answer, or to `CANCEL`.
+            options: see `run`.
+        """
+        options["resume"] = answers
+        return self.run(**options)
+
+    def cancel(self) -> None:
+        """End the run that is under way, if one is: its iteration ends, `ask` raises.
+
+        The connection closes, the run counts as truncated, and what arrived is kept. To be called
+        in the event loop's own thread.
+        """
+        current = self._current() if self._current is not None else None
+        if current is not None and current.under_way:
+            current.cancel()
+
+    def _append(self, said: Content) -> None:
+        self._refuse_second_run()
+        self._thread.append(said)
+
+    def _refuse_second_run(self) -> None:
         current = self._current() if self._current is not None else None
         if current is not None and current.under_way:
             raise RuntimeError(
                 f"the run '{current.input.run_id}' has not ended: an agent's thread has one run "
                 "at a time; iterate that run to its end, or close it"
             )
-        if stream is not None:
-            if stream.conversation is not self._conversation:
+
+    def _beginner(self) -> Callable[[RunStream], None]:
+        """What a run calls when it takes its first step; raises unless the thread is free."""
+        thread = self._thread
+        made_for, length = thread.conversation, len(thread.conversation.messages)
+
+        def begin(stream: RunStream) -> None:
+            self._refuse_second_run()
+            if thread.conversation is not made_for or len(made_for.messages) != length:
                 raise RuntimeError(
                     f"the thread has gone on since the run '{stream.input.run_id}' was made; "
                     "make it anew"
                 )
             self._current = weakref.ref(stream)
 
-    def _warn(self, warning: ProtocolWarning) -> None:
-        _logger.warning("%s", warning)
-        if self._on_warning is not None:
-            self._on_warning(warning)
-
-    def _fit(self, run_input: RunAgentInput) -> RunAgentInput:
-        """The input as the agent understands it."""
-        if self._peer is None:
-            return run_input
-        return downgrade_input(run_input, self._peer, self._warn)
-
-    def _take_up(
-        self, run_input: RunAgentInput, held: list[Message], content_type: str = SSE
-    ) -> Consumer:
-        """Go on with the thread: only an input that was accepted becomes part of it."""
-        consumer = Consumer(
-            run_input,
-            messages=held,
-            state={} if run_input.state is UNSET else run_input.state,
-            interrupts=self.interrupts,
-            content_type=content_type,
-            middleware=self._event_middleware,
-            peer_version=self._peer_version,
-            on_warning=self._on_warning,
-        )
-        self._conversation = consumer.conversation
-        return consumer
-
-    async def _events(
-        self, run_input: RunAgentInput, held: list[Message]
-    ) -> AsyncGenerator[Event, None]:
-        if self._middleware:
-            async with aclosing(self._wrapped_events(run_input, held)) as events:
-                async for event in events:
-                    yield event
-            return
-        async with self._transport.open(self._fit(run_input)) as answer:
-            consumer = self._take_up(run_input, held, answer.content_type)
-            broken: TruncatedRun | TransportError | None = None
-            try:
-                async for chunk in answer.body:
-                    for event in consumer.receive(chunk):
-                        yield event
-            except (TruncatedRun, TransportError) as error:
-                # What it means depends on whether the run had ended by then (RUN-11).
-                broken = error
-            for event in _end(consumer, broken):
-                yield event
-
-    def _judged(self, changed: RunAgentInput) -> RunAgentInput:
-        """An input that middleware has changed, as it may be sent (PROC-11, ACT-4, INT-2)."""
-        changed = enforce_input(changed, self._warn)
-        self._check_resume(changed.resume or [])
-        messages = [
-            message for message in changed.messages if not isinstance(message, ActivityMessage)
-        ]
-        return msgspec.structs.replace(changed, messages=messages)
-
-    async def _wrapped_events(
-        self, run_input: RunAgentInput, held: list[Message]
-    ) -> AsyncGenerator[Event, None]:
-        """The same with middleware around it, which may open the transport again, or never."""
-        consumer: Consumer | None = None
-        under_way = False
-
-        async def innermost(changed: RunAgentInput) -> AsyncGenerator[Item, None]:
-            nonlocal consumer
-            if changed is not run_input:
-                changed = self._judged(changed)
-            async with self._transport.open(self._fit(changed)) as answer:
-                if not under_way:
-                    consumer = self._take_up(changed, held)
-                intake = Intake(answer.content_type, self._warn)
-                async for chunk in answer.body:
-                    for item in intake.receive(chunk):
-                        yield item
-                for item in intake.end():
-                    yield item
-
-        broken: TruncatedRun | TransportError | None = None
-        try:
-            async with aclosing(wrapped(self._middleware, run_input, innermost)) as items:
-                async for item in items:
-                    under_way = True
-                    if consumer is None:
-                        consumer = self._take_up(run_input, held)
-                    for event in consumer.receive_event(item):
-                        yield event
-        except (TruncatedRun, TransportError) as error:
-            if consumer is None:
-                raise
-            broken = error
-        for event in _end(consumer or self._take_up(run_input, held), broken):
-            yield event
-
-
-def _entries(
-    resume: Mapping[str, Any] | Iterable[ResumeEntry | dict[str, Any]] | None,
-) -> Iterable[ResumeEntry | dict[str, Any]]:
-    """The entries that an application's answers stand for."""
-    if resume is None:
-        return []
-    if isinstance(resume, str | ResumeEntry) or not isinstance(resume, Iterable):
-        raise TypeError("resume is a mapping of interrupt ids to answers, or a list of ResumeEntry")
-    if not isinstance(resume, Mapping):
-        return resume
-    entries: list[dict[str, Any]] = []
-    for id_, answer in resume.items():
-        entry: dict[str, Any] = {"interruptId": id_, "status": "resolved"}
-        if answer is CANCEL:
-            entry["status"] = "cancelled"
-        elif answer is not None:
-            entry["payload"] = plain_value(answer)
-        entries.append(entry)
-    return entries
-
-
-def _end(consumer: Consumer, broken: TruncatedRun | TransportError | None) -> Iterator[Event]:
-    """The last events of a body; raises what broke it off, if the run had not ended."""
-    try:
-        yield from consumer.end()
-    except TruncatedRun:
-        if broken is not None:
-            raise broken from broken.__cause__
-        raise
-
-
-class RunStream(AsyncIterator[Event]):
-    """One run: an async iterator of its events, sent off when its first event is asked for.
-
-    Attributes:
-        input: the run input, before middleware and what an old agent needs change it.
-        conversation: the thread that the run was made for.
-    """
-
-    def __init__(self, agent: Agent, input: RunAgentInput, held: list[Message]) -> None:
-        self.input = input
-        self.conversation = agent.conversation
-        self._agent = agent
-        self._started = False
-        self._over = False
-        self._events = agent._events(input, held)
+        return begin
 
     @property
-    def under_way(self) -> bool:
-        """Whether the run has been sent off and has neither ended nor been closed."""
-        return self._started and not self._over
+    def _title(self) -> str:
+        return f"{type(self).__name__} {self.thread_id}"
 
-    def __aiter__(self) -> Self:
-        return self
+    # What the agent declares
 
-    async def __anext__(self) -> Event:
-        if not self._started:
-            self._agent._refuse_second_run(self)
-            self._started = True
+    async def capabilities(self) -> AgentCapabilities | None:
+        """What the agent declares of itself; None if it declares nothing that can be used.
+
+        What was given as `capabilities`, or what the transport finds: over HTTP the answer to
+        GET `…/capabilities`. A declaration informs and never prevents a run, so what can't be
+        reached or doesn't validate is ignored with a warning (CAP-1).
+        """
+        declared: Any = self._capabilities
         try:
-            return await anext(self._events)
-        except BaseException:
-            # Whatever comes through, the end included, is the last that comes.
-            self._over = True
-            raise
+            if declared is None and isinstance(self._transport, DeclaringTransport):
+                declared = await self._transport.capabilities()
+            elif isinstance(declared, str):
+                declared = await self._declared_at(declared)
+        except (TransportError, InputRejected, DecodeError) as error:
+            self._thread.warn(
+                ProtocolWarning(
+                    stage="capabilities",
+                    rule="CAP-1",
+                    message=f"the agent's declaration can't be had: {error}",
+                )
+            )
+            return None
+        if declared is None:
+            return None
+        return read_capabilities(declared, self._thread.warn)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Stop reading: the connection closes, and what arrived stays in the thread."""
-        await self._events.aclose()
-        self._over = True
+    async def _declared_at(self, url: str) -> Any:
+        if isinstance(self._transport, HttpTransport):
+            return await self._transport.capabilities(url)
+        transport = HttpTransport(url)
+        try:
+            return await transport.capabilities(url)
+        finally:
+            await transport.close()
 
 
 class HttpAgent(Agent):
@@ -478,7 +550,10 @@ class HttpAgent(Agent):
     Args:
         url: where the agent answers.
         headers: sent with every request.
+        auth: name and password, or what else `httpx` takes.
+        proxy: the URL of a proxy, in place of what the environment names.
         timeouts: how long to wait for what; they hold for a client of the caller's, too.
+        retries: how often a request that can't have had an effect is sent again.
         client: an `httpx.AsyncClient` of the caller's, with its proxies, certificates and
             authentication; it stays open when the agent is closed.
         accept: the bindings that are offered to the agent; see `HttpTransport`.
@@ -489,51 +564,29 @@ class HttpAgent(Agent):
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        proxy: str | None = None,
         timeouts: Timeouts | None = None,
+        retries: int | Retries = 2,
         client: httpx.AsyncClient | None = None,
         accept: str | Iterable[str] = SSE,
-        thread_id: str | None = None,
-        messages: Iterable[Message | dict[str, Any]] = (),
-        state: Any = UNSET,
-        interrupts: Iterable[Interrupt | dict[str, Any]] = (),
-        tools: Iterable[Tool | dict[str, Any]] = (),
-        context: Iterable[Context | dict[str, Any]] = (),
-        middleware: Sequence[RunMiddleware] = (),
-        event_middleware: Sequence[Middleware | type[Middleware]] = (),
-        peer_version: str | None = None,
-        on_warning: Callable[[ProtocolWarning], None] | None = None,
+        **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(
-            HttpTransport(url, headers=headers, timeouts=timeouts, client=client, accept=accept),
-            thread_id=thread_id,
-            messages=messages,
-            state=state,
-            interrupts=interrupts,
-            tools=tools,
-            context=context,
-            middleware=middleware,
-            event_middleware=event_middleware,
-            peer_version=peer_version,
-            on_warning=on_warning,
+            HttpTransport(
+                url,
+                headers=headers,
+                auth=auth,
+                proxy=proxy,
+                timeouts=timeouts,
+                retries=retries,
+                client=client,
+                accept=accept,
+            ),
+            **options,
         )
         self.url = url
 
-
-def _is_part(item: Any) -> bool:
-    """Whether this is a content part, and no message, in its typed or its plain form."""
-    return isinstance(item, ContentPart) or (
-        isinstance(item, dict) and "type" in item and "role" not in item
-    )
-
-
-def _expired(interrupt: Interrupt) -> bool:
-    """Whether `expires_at`, read as a date, is now or earlier; what is no date never expires."""
-    if interrupt.expires_at is UNSET:
-        return False
-    try:
-        moment = datetime.fromisoformat(interrupt.expires_at)
-    except ValueError:
-        return False
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment <= datetime.now(UTC)
+    @property
+    def _title(self) -> str:
+        return f"{type(self).__name__} {shown_url(self.url)} {self.thread_id}"

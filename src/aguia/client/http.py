@@ -30,7 +30,7 @@ from aguia.protocol.errors import (
 )
 from aguia.protocol.input import RunAgentInput
 
-__all__ = ["Auth", "HttpTransport", "Retries"]
+__all__ = ["Auth", "HttpTransport", "Retries", "shown_url"]
 
 _logger: Final = logging.getLogger("aguia")
 
@@ -147,7 +147,7 @@ class HttpTransport:
         self._own_client = client is None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {_shown(self.url)}>"
+        return f"<{type(self).__name__} {shown_url(self.url)}>"
 
     @asynccontextmanager
     async def open(self, input: RunAgentInput) -> AsyncIterator[Answer]:
@@ -206,7 +206,7 @@ class HttpTransport:
 
     def _too_long(self, request: httpx.Request) -> RunTimeout:
         return RunTimeout(
-            f"the answer from {_shown(request.url)} had not ended after "
+            f"the answer from {shown_url(request.url)} had not ended after "
             f"{self._timeouts.total} seconds, the limit for all of it"
         )
 
@@ -233,13 +233,13 @@ class HttpTransport:
             # A password that is not escaped makes a URL invalid, and is then quoted in the reason.
             reason = "" if "@" in url else f": {error}"
             raise ConnectionFailed(
-                f"'{_shown(url)}' is no URL of an agent{reason}; expected one like "
+                f"'{shown_url(url)}' is no URL of an agent{reason}; expected one like "
                 "http://127.0.0.1:8000/"
             ) from None
         found = request.url
         if found.scheme not in ("http", "https") or not found.host or (found.port or 0) > 65535:
             raise ConnectionFailed(
-                f"'{_shown(url)}' is no URL of an agent; expected one like http://127.0.0.1:8000/"
+                f"'{shown_url(url)}' is no URL of an agent; expected one like http://127.0.0.1:8000/"
             )
         return request
 
@@ -299,7 +299,7 @@ class HttpTransport:
                     return response
                 await response.aclose()
                 retry_after = response.headers.get("retry-after", "")
-                failure = f"{_shown(response.url)} answered {response.status_code}"
+                failure = f"{shown_url(response.url)} answered {response.status_code}"
             wait = self._retries.wait(tries, retry_after)
             _logger.info(
                 "%s; trying again in %.2f s (%d of %d)", failure, wait, tries, self._retries.count
@@ -325,8 +325,8 @@ class HttpTransport:
         return response
 
     async def _send(self, request: httpx.Request, auth: Any) -> httpx.Response:
-        where = _shown(request.url)
-        through = "" if self._proxy is None else f" through the proxy {_shown(self._proxy.url)}"
+        where = shown_url(request.url)
+        through = "" if self._proxy is None else f" through the proxy {shown_url(self._proxy.url)}"
         waits = self._timeouts
         try:
             return await self._http().send(request, auth=auth, stream=True, follow_redirects=False)
@@ -358,7 +358,7 @@ class HttpTransport:
         content_type = response.headers.get("content-type", "nothing")
         if content_type.split(";", 1)[0].strip().lower() not in self._accept:
             raise DecodeError(
-                f"{_shown(response.url)} answered with {_cut(content_type)} where "
+                f"{shown_url(response.url)} answered with {_cut(content_type)} where "
                 f"{' or '.join(self._accept)} belongs; it is no AG-UI agent",
                 rule="HTTP-2",
             )
@@ -379,7 +379,7 @@ class HttpTransport:
     async def _chunks(
         self, response: httpx.Response, deadline: float
     ) -> AsyncGenerator[bytes, None]:
-        where = _shown(response.url)
+        where = shown_url(response.url)
         try:
             async with aclosing(cast("AsyncGenerator[bytes]", response.aiter_bytes())) as chunks:
                 while True:
@@ -409,7 +409,7 @@ class HttpTransport:
 
     async def _declaration(self, request: httpx.Request, auth: Any) -> Any | None:
         response = await self._answer(request, auth)
-        where = _shown(response.url)
+        where = shown_url(response.url)
         try:
             if response.status_code in (404, 405):
                 return None
@@ -483,7 +483,7 @@ def _proxy(url: str) -> httpx.Proxy:
             raise ValueError("no host")
     except (ValueError, httpx.InvalidURL):
         raise ValueError(
-            f"'{_shown(url)}' is no URL of a proxy; expected one like http://127.0.0.1:3128"
+            f"'{shown_url(url)}' is no URL of a proxy; expected one like http://127.0.0.1:3128"
         ) from None
     if proxy.url.scheme.startswith("socks") and importlib.util.find_spec("socksio") is None:
         raise ImportError("a SOCKS proxy needs what httpx[socks] installs")
@@ -494,7 +494,7 @@ def _check_coding(response: httpx.Response) -> None:
     if "," in response.headers.get("content-encoding", ""):
         # Each coding on top of another multiplies what a few bytes can become.
         raise DecodeError(
-            f"{_shown(response.url)} answered in several content codings at once; one is read",
+            f"{shown_url(response.url)} answered in several content codings at once; one is read",
             rule="HTTP-2",
         )
 
@@ -526,7 +526,7 @@ def _trusts(old: httpx.URL, new: httpx.URL) -> bool:
     return upgraded and old.host == new.host
 
 
-def _shown(url: httpx.URL | str) -> str:
+def shown_url(url: httpx.URL | str) -> str:
     """A URL for people to read, without what may be a secret in it."""
     if isinstance(url, httpx.URL):
         return str(url.copy_with(userinfo=b"", query=None, fragment=None))
@@ -545,7 +545,7 @@ def _cut(text: str) -> str:
 def _refusal(response: httpx.Response, body: bytes) -> InputRejected:
     message, rule, path = _explanation(body)
     if response.next_request is not None:
-        message = f"it has moved to {_shown(response.next_request.url)}"
+        message = f"it has moved to {shown_url(response.next_request.url)}"
     if not message:
         text = body.decode("utf-8", "replace").strip()
         # A page is for a browser, and a status has a name.

@@ -189,6 +189,7 @@ async def answer_calls(
     consent: Consent | None,
     timeout: float | None,
     limit: int,
+    given_up: Callable[[ToolMessage], None] | None = None,
 ) -> list[ToolMessage]:
     """Run the calls that may run, and answer every one, in the order of the calls (FRONT-5).
 
@@ -206,18 +207,21 @@ async def answer_calls(
             for no end. A coroutine is cancelled then; a thread is left behind, and so the
             function may still have its effects after the agent was told that time was up.
         limit: how many calls run at the same time.
-
-    Being cancelled cancels the calls too, and gives no answers.
+        given_up: when this is cancelled, and the calls with it, is given the answers that are
+            there by then, and one for each call that was running, in the order of the calls:
+            what a function has done is done, and the agent has to hear of it.
     """
     _check_timeout(timeout)
     if limit < 1:
         raise ValueError(f"at least one call has to run at a time, not {limit}")
     answers: dict[int, ToolMessage] = {}
+    begun: set[int] = set()
     places = anyio.Semaphore(limit)
     waiting: list[tuple[int, ToolRequest, dict[str, Any]]] = []
 
     async def run(index: int, request: ToolRequest, values: dict[str, Any]) -> None:
         async with places:
+            begun.add(index)
             answers[index] = await _answer(request, values, timeout)
 
     async def ask() -> None:
@@ -242,6 +246,16 @@ async def answer_calls(
             # In a task of its own: a cancellation from outside then reaches it through the group,
             # and is not taken for one that comes from within.
             group.start_soon(ask)
+    except anyio.get_cancelled_exc_class():
+        for index, call in enumerate(calls):
+            answer = answers.get(index)
+            if answer is None and index in begun:
+                answer = _failed(
+                    call, "Cancelled: the application gave up while the tool ran; it may be done"
+                )
+            if answer is not None and given_up is not None:
+                given_up(answer)
+        raise
     except BaseExceptionGroup as error:
         # Only what is to end the program comes here, and it does so under its own name.
         if len(error.exceptions) > 1:

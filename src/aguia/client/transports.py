@@ -6,13 +6,13 @@ from a broken one. It knows nothing of what events mean.
 
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from aguia.codec import frames, sse
 from aguia.codec.answer import Answer
 from aguia.protocol.input import RunAgentInput
 
-__all__ = ["PROTOBUF", "SSE", "Answer", "Timeouts", "Transport"]
+__all__ = ["PROTOBUF", "SSE", "Answer", "DeclaringTransport", "Timeouts", "Transport"]
 
 SSE: Final = sse.CONTENT_TYPE
 PROTOBUF: Final = frames.CONTENT_TYPE
@@ -28,14 +28,19 @@ class Transport(Protocol):
         of an agent's. Leaving the context tells the agent that nobody reads any more.
         """
 
+    async def close(self) -> None:
+        """Release what the transport holds."""
+
+
+@runtime_checkable
+class DeclaringTransport(Transport, Protocol):
+    """A transport that can also be asked what the agent declares of itself."""
+
     async def capabilities(self) -> Any | None:
-        """What the agent declares of itself, as plain JSON; None where it declares nothing.
+        """The declaration, as plain JSON; None where the agent declares nothing.
 
         Raises `TransportError`, `InputRejected` or `DecodeError`.
         """
-
-    async def close(self) -> None:
-        """Release what the transport holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,30 @@ class Conversation:
         if self.outcome is None and self.error is None:
             return []
         ids = self._named_pending or [id_ for id_, closed in self._unanswered.items() if closed]
-        return [self._calls[id_].value for id_ in ids if id_ in self._calls]
+        return [
+            self._calls[id_].value
+            for id_ in ids
+            if id_ in self._calls and id_ not in self._answered
+        ]
+
+    @property
+    def unanswered_tool_calls(self) -> list[ToolCall]:
+        """Every call that the last run started and nobody has answered, however the run ended.
+
+        Those that were cut off in the middle of their arguments are among them.
+        """
+        return [self._calls[id_].value for id_ in self._unanswered if id_ in self._calls]
+
+    def add(self, message: Message) -> None:
+        """Add a message that comes from no event: what the application says between runs.
+
+        An answer to a call goes where the call's result would have gone (CONV-1), and the call
+        is pending no more. The message's id has to be new.
+        """
+        if isinstance(message, ToolMessage):
+            self._insert_answer(message)
+        else:
+            self._append(message)
 
     def apply(self, event: Event) -> None:
         """Apply one event that verification has let pass. Events without effect have none."""
@@ -322,8 +345,6 @@ class Conversation:
             call.merge_metadata(event.metadata)
 
     def _call_result(self, event: ToolCallResultEvent) -> None:
-        self._unanswered.pop(event.tool_call_id, None)
-        self._answered.add(event.tool_call_id)
         message = ToolMessage(
             id=event.message_id,
             tool_call_id=event.tool_call_id,
@@ -335,6 +356,7 @@ class Conversation:
         if known is not None and known.role == "tool":
             # The same result again, as replays send it: the message keeps its place.
             known.set(message)
+            self._answer(event.tool_call_id)
             return
         if known is not None:
             self._warn_of(
@@ -343,7 +365,15 @@ class Conversation:
                 f"the id '{event.message_id}' is a message's with the role {known.role}; the "
                 "result becomes a second message of that id",
             )
-        call = self._calls.get(event.tool_call_id)
+        self._insert_answer(message)
+
+    def _answer(self, tool_call_id: str) -> None:
+        self._unanswered.pop(tool_call_id, None)
+        self._answered.add(tool_call_id)
+
+    def _insert_answer(self, message: ToolMessage) -> None:
+        self._answer(message.tool_call_id)
+        call = self._calls.get(message.tool_call_id)
         if call is None:
             self._append(message)
             return

@@ -5,7 +5,7 @@ value when somebody looks, so that a delta costs the same in a short message and
 and whoever holds an earlier value keeps it unchanged.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 import msgspec
@@ -135,10 +135,24 @@ class Messages(Sequence[Message]):
     `list(messages)` takes a copy that stays as it is; so does every single message.
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_append", "_entries")
 
-    def __init__(self, entries: list[Entry]) -> None:
+    def __init__(self, entries: list[Entry], append: Callable[[Any], None] | None = None) -> None:
         self._entries = entries
+        self._append = append
+
+    def appending(self, append: Callable[[Any], None]) -> "Messages":
+        """The same view for somebody who may add to it, by means of `append`."""
+        return Messages(self._entries, append)
+
+    def append(self, message: Any) -> None:
+        """Add a message, where whoever gave this view takes one; see `Agent.messages`.
+
+        Raises `TypeError` where nobody does: what a stream builds is the stream's alone.
+        """
+        if self._append is None:
+            raise TypeError("these messages are what a stream has built; nothing can be added")
+        self._append(message)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

@@ -1,0 +1,534 @@
+"""A run as the application sees it: its events, one by one, and what came of it at the end.
+
+Where the agent has functions for the calls that a run leaves, one `RunStream` is a run and those
+that follow it: the calls are answered, and the next run starts, until nothing is left to answer.
+"""
+
+import math
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AsyncExitStack, aclosing
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias, TypeVar
+
+import anyio
+import msgspec
+
+from aguia.client.chain import wrapped
+from aguia.client.thread import NextInput, Request, Thread
+from aguia.client.tools import FunctionTool
+from aguia.client.transports import Transport
+from aguia.consumer import Consumer
+from aguia.conversation import Conversation
+from aguia.pipeline.intake import Intake
+from aguia.pipeline.middleware import Item, RunMiddleware
+from aguia.protocol.common import UNSET
+from aguia.protocol.errors import (
+    ProtocolWarning,
+    RunFailed,
+    RunTimeout,
+    TransportError,
+    TruncatedRun,
+)
+from aguia.protocol.events import Event
+from aguia.protocol.input import RunAgentInput
+from aguia.protocol.messages import AssistantMessage, Message, ToolCall, ToolMessage
+from aguia.protocol.outcomes import (
+    Interrupt,
+    RunFinishedCancelledOutcome,
+    RunFinishedInterruptOutcome,
+    TokenUsage,
+)
+
+__all__ = ["Course", "Outcome", "RunResult", "RunStream", "answerable"]
+
+T = TypeVar("T")
+
+Outcome: TypeAlias = Literal["success", "interrupted", "cancelled", "failed", "truncated"]
+"""What can become of a run; see `RunResult`."""
+
+
+Answering: TypeAlias = Callable[
+    [list[ToolCall], Callable[[ToolMessage], None]], Awaitable[list[ToolMessage]]
+]
+"""Answers calls; the second argument is `given_up` of `answer_calls`."""
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run, with the runs that answered the agent's calls.
+
+    Attributes:
+        outcome: one of five different things:
+
+            - "success": the agent finished (RUN-9);
+            - "interrupted": it stopped to ask, see `interrupts` (INT-1);
+            - "cancelled": it was stopped on purpose, where it runs (RUN-10);
+            - "failed": it reported its own failure (RUN-8), it was not to be had, or its
+              stream broke a rule; `error` says which;
+            - "truncated": it took the input, and its stream ended before the run did, because
+              the connection broke, a time limit passed, or the application left (RUN-11).
+        result: the value that the agent returned, or `UNSET`.
+        usage: the tokens that were used, one entry for each provider and model, over all runs.
+        new_messages: what the agent said, and the answers to its calls, in the thread's order.
+        pending_calls: the calls that are left for the application to answer (FRONT-4).
+        interrupts: what has to be answered before the thread goes on (INT-2).
+        warnings: what was lost or looked wrong and ended nothing; the first 1,000.
+        error: why the outcome is "failed" or "truncated", else None.
+        runs: how many runs the agent has begun.
+    """
+
+    outcome: Outcome
+    result: Any = UNSET
+    usage: list[TokenUsage] = []
+    new_messages: list[Message] = []
+    pending_calls: list[ToolCall] = []
+    interrupts: list[Interrupt] = []
+    warnings: list[ProtocolWarning] = []
+    error: Exception | None = None
+    runs: int = 0
+
+    @property
+    def text(self) -> str:
+        """The text of the last thing that the agent said, empty if it said nothing."""
+        for message in reversed(self.new_messages):
+            if isinstance(message, AssistantMessage) and message.content:
+                return message.content
+        return ""
+
+
+class _Left(Exception):
+    """The application has left the run."""
+
+
+class RunStream(AsyncIterator[Event]):
+    """A run: an async iterator of its events, sent off when its first event is asked for.
+
+    Made by `Agent.run`. Leave it early by `cancel`, `aclose` or at the end of `async with`: the
+    connection closes, what arrived stays in the thread, and the thread can go on.
+    """
+
+    def __init__(self, course: "Course", begin: Callable[["RunStream"], None]) -> None:
+        self._course = course
+        self._begin = begin
+        self._batches = course.batches()
+        self._ready: Iterator[Event] = iter(())
+        self._started = False
+        self._waiting = False
+        self._result: RunResult | None = None
+
+    @property
+    def input(self) -> RunAgentInput:
+        """The input of the run that is under way, or of the last one.
+
+        As it is before middleware and what an old agent needs change it.
+        """
+        return self._course.input
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the run has been sent off and has neither ended nor been closed."""
+        return self._started and self._result is None
+
+    @property
+    def conversation(self) -> Conversation:
+        """The thread as the events so far have left it."""
+        return self._course.thread.conversation
+
+    @property
+    def result(self) -> RunResult:
+        """What came of the run. Raises `RuntimeError` before it is over."""
+        if self._result is None:
+            raise RuntimeError(
+                "the run has not ended; iterate it to its end, or close it, and then ask"
+            )
+        return self._result
+
+    @property
+    def left(self) -> bool:
+        """Whether the application has cancelled the run."""
+        return self._course.left
+
+    def cancel(self) -> None:
+        """End the run from here: whoever iterates it gets no further event, and no error.
+
+        To be called in the event loop's own thread.
+        """
+        self._course.leave()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            try:
+                for event in self._ready:
+                    if self.left:
+                        break
+                    return event
+            except Exception as error:
+                await self.close_after(error)
+                raise
+            ready = await self.next_batch()
+            if ready is None:
+                raise StopAsyncIteration
+            self._ready = ready
+
+    async def next_batch(self) -> Iterator[Event] | None:
+        """Wait for the next bytes and give the events in them; None at the end of the run.
+
+        The events are read and applied while they are iterated, which has to be done before
+        this is called again. `async for` does both.
+        """
+        if self._result is not None:
+            return None
+        if not self._started:
+            self._begin(self)
+            self._started = True
+        if self._course.left:
+            await self.close_after(None)
+            return None
+        self._waiting = True
+        try:
+            return await anext(self._batches)
+        except StopAsyncIteration:
+            self._settle(None, complete=True)
+        except _Left:
+            self._settle(None)
+        except BaseException as error:
+            self._settle(error)
+            raise
+        finally:
+            self._waiting = False
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop reading: the connection closes, and what arrived stays in the thread."""
+        if self._waiting:
+            # Somebody waits for the next event in another task, and it is that task which closes.
+            self.cancel()
+        else:
+            await self.close_after(None)
+
+    async def close_after(self, error: Exception | None) -> None:
+        """Close the connection, since iterating a batch has raised this. `async for` does it."""
+        try:
+            await self._batches.aclose()
+        finally:
+            self._settle(error)
+
+    def _settle(self, error: BaseException | None, *, complete: bool = False) -> None:
+        if self._result is None:
+            self._result = self._course.result(error, complete=complete)
+
+
+class Course:
+    """A run and those that follow it: what is sent, and what comes, in batches.
+
+    Apart from `RunStream`, so that a stream which nobody holds any more is gone at once, and its
+    connection with it.
+
+    Args:
+        thread: what the runs go on with.
+        transport, middleware: how they reach the agent.
+        request, input, held: what is sent first; see `Thread.next_input`.
+        calls: what has to be answered before, and `again` makes the input then.
+        functions: what can answer calls.
+        answer: answers them.
+        max_rounds: how many runs there are at most.
+        timeout: seconds for all of it.
+        force: see `check_resume`.
+    """
+
+    def __init__(
+        self,
+        thread: Thread,
+        transport: Transport,
+        middleware: Sequence[RunMiddleware],
+        request: Request,
+        next_input: NextInput,
+        again: Callable[[], NextInput],
+        *,
+        functions: Mapping[str, FunctionTool],
+        answer: Answering,
+        max_rounds: int,
+        timeout: float | None,
+        force: bool,
+    ) -> None:
+        self.thread = thread
+        self.input = next_input.input
+        self.left = False
+        self._transport = transport
+        self._middleware = middleware
+        self._request = request
+        self._held = next_input.held
+        self._calls = next_input.calls
+        self._again = again
+        self._functions = functions
+        self._answer = answer
+        self._max_rounds = max_rounds
+        self._timeout = timeout
+        self._force = force
+        self._deadline = math.inf
+        self._late = False
+        self._scope: anyio.CancelScope | None = None
+        self._accepted = False  # whether the agent has taken the input of the present run
+        self._answering = False
+        self._runs = 0
+        self._usage: list[TokenUsage] = []
+        self._known = {message.id for message in self._held}
+        self._warnings = thread.take_warnings()
+
+    def leave(self) -> None:
+        """Give up what is waited for; nothing more will come."""
+        self.left = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def batches(self) -> AsyncGenerator[Iterator[Event], None]:
+        """The events of all the runs; each batch has to be iterated before the next is asked for.
+
+        Raises what breaks a run off, and `_Left`.
+        """
+        thread = self.thread
+        if self._timeout is not None:
+            self._deadline = anyio.current_time() + self._timeout
+        if self._calls:
+            await self._answer_calls()
+            self.input, self._held, self._calls = self._again()
+        while True:
+            self._accepted = False
+            exchange = self._wrapped_exchange() if self._middleware else self._exchange()
+            async with aclosing(exchange) as batches:
+                async for batch in batches:
+                    yield batch
+            self._usage += thread.conversation.usage
+            self._calls, others = self._open_calls()
+            if not self._calls:
+                return
+            if self._runs >= self._max_rounds:
+                thread.warn(
+                    ProtocolWarning(
+                        stage="client",
+                        rule="FRONT-5",
+                        message=f"the agent calls tools after {self._runs} runs as well; these "
+                        "calls are left open, and the next `run()` begins with them",
+                    )
+                )
+                return
+            await self._answer_calls()
+            if others or thread.conversation.interrupts:
+                return  # the next step is the application's
+            self.input, self._held, self._calls = thread.next_input(self._request)
+
+    def _open_calls(self) -> tuple[list[ToolCall], list[ToolCall]]:
+        """The calls that are answered here, and those that are left to the application."""
+        offered = {tool.name for tool in self._request.tools}
+        mine: list[ToolCall] = []
+        others: list[ToolCall] = []
+        for call in self.thread.open_calls(offered):
+            answers = answerable(call.function.name, self._functions, offered)
+            (mine if answers else others).append(call)
+        return mine, others
+
+    async def _answer_calls(self) -> None:
+        calls, self._calls = self._calls, []
+        self._answering = True
+        append = self.thread.append
+        for message in await self._within(lambda: self._answer(calls, append)):
+            append(message)
+        self._answering = False
+
+    async def _exchange(self) -> AsyncGenerator[Iterator[Event], None]:
+        """One run."""
+        opening = self._transport.open(self.thread.fitting(self.input))
+        async with AsyncExitStack() as stack:
+            answer = await self._within(lambda: stack.enter_async_context(opening))
+            consumer = self._take_up(answer.content_type)
+            receive: Callable[[Any], Iterator[Event]] = (
+                consumer.receive_event if answer.content_type is None else consumer.receive
+            )
+            broken: TruncatedRun | TransportError | None = None
+            body: AsyncIterator[Any] = aiter(answer.body)
+            while True:
+                try:
+                    item = await self._within(lambda: anext(body))
+                except StopAsyncIteration:
+                    break
+                except (TruncatedRun, TransportError) as error:
+                    # What it means depends on whether the run had ended by then (RUN-11).
+                    broken = error
+                    break
+                yield receive(item)
+            yield _last_events(consumer, broken)
+
+    async def _wrapped_exchange(self) -> AsyncGenerator[Iterator[Event], None]:
+        """One run with middleware around it, which may open the transport again, or never."""
+        thread, run_input = self.thread, self.input
+        consumer: Consumer | None = None
+        under_way = False
+
+        async def innermost(changed: RunAgentInput) -> AsyncGenerator[Item, None]:
+            nonlocal consumer
+            if changed is not run_input:
+                changed = thread.judged(changed, self._force)
+            async with self._transport.open(thread.fitting(changed)) as answer:
+                if not under_way:
+                    consumer = self._take_up(None, changed)
+                if answer.content_type is None:
+                    async for item in answer.body:
+                        yield item
+                    return
+                intake = Intake(answer.content_type, thread.warn)
+                async for chunk in answer.body:
+                    for item in intake.receive(chunk):
+                        yield item
+                for item in intake.end():
+                    yield item
+
+        broken: TruncatedRun | TransportError | None = None
+        async with aclosing(wrapped(self._middleware, run_input, innermost)) as items:
+            while True:
+                try:
+                    item = await self._within(lambda: anext(items))
+                except StopAsyncIteration:
+                    break
+                except (TruncatedRun, TransportError) as error:
+                    if consumer is None:
+                        raise
+                    broken = error
+                    break
+                under_way = True
+                if consumer is None:
+                    consumer = self._take_up(None)
+                yield consumer.receive_event(item)
+        yield _last_events(consumer or self._take_up(None), broken)
+
+    def _take_up(self, content_type: str | None, changed: RunAgentInput | None = None) -> Consumer:
+        if not self._accepted:
+            self._accepted = True
+            self._runs += 1
+        return self.thread.take_up(changed or self.input, self._held, content_type)
+
+    async def _within(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Wait for something as long as the run is wanted and its time has not passed.
+
+        Raises `_Left` or `RunTimeout`. No scope spans a `yield`, so each wait has its own.
+        """
+        with anyio.CancelScope(deadline=self._deadline) as scope:
+            self._scope = scope
+            try:
+                if self.left:
+                    raise _Left
+                return await wait()
+            finally:
+                self._scope = None
+        if self.left:
+            raise _Left
+        self._late = True
+        raise RunTimeout(f"the run took longer than the {self._timeout:g} seconds it was given")
+
+    # What came of it
+
+    def result(self, error: BaseException | None, *, complete: bool) -> RunResult:
+        """What came of the runs.
+
+        Args:
+            error: what ended them; None if nothing did, or the application has left.
+            complete: whether they have come to their end.
+        """
+        thread, conversation = self.thread, self.thread.conversation
+        outcome, reason = self._outcome(error, complete)
+        begun = self._runs > 0
+        return RunResult(
+            outcome=outcome,
+            result=conversation.result if self._accepted else UNSET,
+            usage=_summed(self._usage),
+            new_messages=[
+                message
+                for message in conversation.messages
+                if begun and message.id not in self._known
+            ],
+            pending_calls=thread.pending_tool_calls if begun else [],
+            interrupts=list(conversation.interrupts),
+            warnings=[*self._warnings, *thread.take_warnings()],
+            error=reason,
+            runs=self._runs,
+        )
+
+    def _outcome(
+        self, error: BaseException | None, complete: bool
+    ) -> tuple[Outcome, Exception | None]:
+        if isinstance(error, Exception):
+            cut_off = isinstance(error, TruncatedRun | TransportError) and self._accepted
+            return "truncated" if cut_off or self._late else "failed", error
+        conversation = self.thread.conversation
+        if self._accepted and conversation.error is not None:
+            failure = conversation.error
+            code = None if failure.code is UNSET else failure.code
+            return "failed", RunFailed(failure.message, code)
+        # Who leaves at the last event has seen the end, unless there are calls to answer.
+        answering = self._answering or bool(self._open_calls()[0])
+        ended = complete or (conversation.outcome is not None and not answering)
+        if not self._accepted or not ended:
+            return "truncated", TruncatedRun("the application left the run before it ended")
+        match conversation.outcome:
+            case RunFinishedInterruptOutcome():
+                return "interrupted", None
+            case RunFinishedCancelledOutcome():
+                return "cancelled", None
+        return "success", None
+
+
+def answerable(name: str, functions: Mapping[str, FunctionTool], offered: Collection[str]) -> bool:
+    """Whether a call of this tool is answered here.
+
+    Where there are functions, calls of what nobody has offered are answered too, by an error
+    (FRONT-6); those of tools that are only declared are the application's.
+    """
+    return name in functions or (bool(functions) and name not in offered)
+
+
+def _last_events(
+    consumer: Consumer, broken: TruncatedRun | TransportError | None
+) -> Iterator[Event]:
+    """The last events of a body; raises what broke it off, if the run had not ended."""
+    try:
+        yield from consumer.end()
+    except TruncatedRun:
+        if broken is not None:
+            raise broken from broken.__cause__
+        raise
+
+
+def _summed(usage: Iterable[TokenUsage]) -> list[TokenUsage]:
+    """One entry for each provider and model; what nobody has reported stays so (USE-1)."""
+    sums: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for entry in usage:
+        total = sums.setdefault((entry.provider, entry.model), {})
+        for name, value in msgspec.structs.asdict(entry).items():
+            if isinstance(value, int):
+                total[name] = total.get(name, 0) + value
+    return [
+        TokenUsage(provider=provider, model=model, **total)
+        for (provider, model), total in sums.items()
+    ]

@@ -1,0 +1,454 @@
+"""One thread held with an agent, without I/O: what it holds, and what may be sent next.
+
+An input that leaves here is right: what the agent asked is answered, the calls that it left are
+answered, activity stays behind, and what is encrypted goes back as it came (INT-2, FRONT-5,
+ACT-4, REAS-4).
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+from uuid import uuid4
+
+import msgspec
+
+from aguia.client.interrupts import check_resume, resume_entries, waits_for_approval
+from aguia.codec.json import copy_value, parse_object
+from aguia.consumer import Consumer
+from aguia.conversation import Conversation, Messages
+from aguia.pipeline.compatibility import noting, upgrade_message
+from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
+from aguia.pipeline.enforcement import enforce_input, enforce_list
+from aguia.pipeline.middleware import Middleware
+from aguia.protocol.common import PROTOCOL_VERSION, UNSET
+from aguia.protocol.content import ContentPart
+from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
+from aguia.protocol.input import Context, ResumeEntry, RunAgentInput, Tool
+from aguia.protocol.messages import (
+    ActivityMessage,
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from aguia.protocol.outcomes import (
+    Interrupt,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
+)
+
+__all__ = ["Answers", "Content", "NextInput", "Request", "Thread"]
+
+Content: TypeAlias = (
+    str
+    | ContentPart
+    | Message
+    | Mapping[str, Any]
+    | Sequence[str | ContentPart | Message | Mapping[str, Any]]
+)
+"""What may be said: text, content parts, or whole messages, typed or as plain JSON."""
+
+Answers: TypeAlias = Mapping[str, Any] | Iterable[ResumeEntry | dict[str, Any]]
+"""The answers to interrupts: by the interrupt's id, or as entries; see `resume_entries`."""
+
+_MAX_WARNINGS: Final = 1000
+"""How many warnings of one run are kept for its result; all of them are told when they come."""
+
+_CUT_OFF: Final = "The run ended before this call was answered. It was not carried out."
+
+_logger: Final = logging.getLogger("aguia")
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runs of one call of `Agent.run` have in common, judged.
+
+    Attributes:
+        tools, context: what is offered.
+        forwarded_props: passed to the agent untouched.
+    """
+
+    tools: list[Tool]
+    context: list[Context]
+    forwarded_props: Any
+
+
+class NextInput(NamedTuple):
+    """What the next run is sent.
+
+    Attributes:
+        input: the run input.
+        held: the messages that the thread holds once it is accepted.
+        calls: what has to be answered before it is sent; it is made anew then.
+    """
+
+    input: RunAgentInput
+    held: list[Message]
+    calls: list[ToolCall]
+
+
+class Thread:
+    """The messages and the state of a thread, and how it goes on.
+
+    Args:
+        thread_id: names the thread; made up when it isn't given.
+        messages, state, interrupts: what it starts from.
+        history: the same in one, as `history()` gave it; a dictionary, or JSON text.
+        event_middleware, peer_version: see `Consumer`.
+        on_warning: is called with each `ProtocolWarning`.
+
+    Raises `InvalidInput` for what no thread can hold, `ValueError` when both a history and a
+    part of one are given.
+    """
+
+    def __init__(
+        self,
+        *,
+        thread_id: str | None = None,
+        messages: Iterable[Message | dict[str, Any]] = (),
+        state: Any = UNSET,
+        interrupts: Iterable[Interrupt | dict[str, Any]] = (),
+        history: Mapping[str, Any] | str | bytes | None = None,
+        event_middleware: Sequence[Middleware | type[Middleware]] = (),
+        peer_version: str | None = None,
+        on_warning: Callable[[ProtocolWarning], None] | None = None,
+    ) -> None:
+        messages, interrupts = list(messages), list(interrupts)
+        if history is not None:
+            if messages or interrupts or state is not UNSET:
+                raise ValueError("a history holds messages, state and interrupts; give only it")
+            stored = _read_history(history)
+            messages, interrupts = stored.get("messages", []), stored.get("interrupts", [])
+            state = stored.get("state", UNSET)
+            thread_id = thread_id or stored.get("threadId")
+        self.id = thread_id or f"thread-{uuid4().hex}"
+        self._event_middleware = tuple(event_middleware)
+        self._peer_version = peer_version
+        self._peer = None if peer_version is None else parse_peer_version(peer_version)
+        self._on_warning = on_warning
+        self._noted: list[ProtocolWarning] = []
+        # A consumer that has read nothing yet judges and holds what the thread starts from.
+        self.conversation: Conversation = Consumer(
+            messages=messages, state=state, interrupts=interrupts, on_warning=self._note
+        ).conversation
+        # The tools that were offered to the last run, by name; None before there was one.
+        self._offered: frozenset[str] | None = None
+
+    @property
+    def messages(self) -> Messages:
+        """The messages so far, to which more can be appended."""
+        return self.conversation.messages.appending(self.append)
+
+    def append(self, said: Content) -> None:
+        """Add to the thread without running it; an answer to a call goes to its call (CONV-1).
+
+        Raises `InvalidInput` for what is no message, and for an id that the thread holds.
+        """
+        for message in self.said(said):
+            self.conversation.add(message)
+
+    def history(self) -> dict[str, Any]:
+        """The thread as plain JSON, to be stored and taken up again.
+
+        What the last run left in the middle is stored as it would be sent next, calls that it
+        was cut off in are answered by saying so.
+        """
+        messages, _ = self._answered([], ())
+        return {
+            "threadId": self.id,
+            "messages": copy_value(messages),
+            "state": copy_value(self.conversation.state),
+            "interrupts": copy_value(self.conversation.interrupts),
+        }
+
+    def fork(self, thread_id: str | None = None) -> "Thread":
+        """Another thread that starts from what this one holds."""
+        messages, _ = self._answered([], ())
+        return Thread(
+            thread_id=thread_id,
+            messages=messages,
+            state=self.conversation.state,
+            interrupts=self.conversation.interrupts,
+            event_middleware=self._event_middleware,
+            peer_version=self._peer_version,
+            on_warning=self._on_warning,
+        )
+
+    # Warnings
+
+    def warn(self, warning: ProtocolWarning) -> None:
+        """Tell of a warning."""
+        _logger.warning("%s", warning)
+        self._note(warning)
+
+    def take_warnings(self) -> list[ProtocolWarning]:
+        """What has been warned of since this was last asked."""
+        noted, self._noted = self._noted, []
+        return noted
+
+    def _note(self, warning: ProtocolWarning) -> None:
+        if len(self._noted) < _MAX_WARNINGS:
+            self._noted.append(warning)
+        if self._on_warning is not None:
+            self._on_warning(warning)
+
+    # What is sent
+
+    def said(self, content: Content | None) -> list[Message]:
+        """What is said as messages.
+
+        Raises `InvalidInput` for what is none, and for an id that the thread holds already.
+        """
+        if content is None:
+            return []
+        if isinstance(content, str):
+            return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
+        if isinstance(content, Message | ContentPart | Mapping):
+            content = [content]
+        given: list[Any] = [
+            {"type": "text", "text": item} if isinstance(item, str) else item for item in content
+        ]
+        # Parts as they were before 1.0 are upgraded, like the messages that hold them (VER-4).
+        note = noting(self.warn, only_losses=True)
+        items = upgrade_message({"content": given}, "", note)["content"]
+        if items and all(_is_part(item) for item in items):
+            parts = enforce_list(items, ContentPart, self.warn, "/content")
+            return [UserMessage(id=f"msg-{uuid4().hex}", content=parts)]
+        items = [
+            upgrade_message(item, f"/messages/{index}", note) for index, item in enumerate(items)
+        ]
+        said: list[Message] = enforce_list(items, Message, self.warn, "/messages")
+        known = {message.id for message in self.conversation.messages}
+        for message in said:
+            if message.id in known:
+                raise InvalidInput(
+                    f"the thread already holds a message with the id '{message.id}'",
+                    rule="EVT-6",
+                    path="/messages",
+                )
+            known.add(message.id)
+        return said
+
+    def next_input(
+        self,
+        request: Request,
+        said: Sequence[Message] = (),
+        *,
+        state: Any = UNSET,
+        resume: Answers | None = None,
+        run_id: str | None = None,
+        force: bool = False,
+        answers: Callable[[str], bool] | None = None,
+    ) -> NextInput:
+        """What the next run is sent.
+
+        Args:
+            request: what is offered.
+            said: what is said in addition.
+            state: in place of the thread's.
+            resume: the answers to the open interrupts; see `resume_entries`.
+            run_id: names the run; made up when it isn't given.
+            force: see `check_resume`.
+            answers: whether open calls of a tool, by its name, will be answered before.
+
+        Raises `InvalidInput` for a malformed value (PROC-11), for an interrupt that is not
+        covered, has expired or asked for something else (INT-2, INT-3, INT-7), and for calls
+        left by the last run that nobody answers, which it names (FRONT-5).
+        """
+        entries = enforce_list(resume_entries(resume), ResumeEntry, self.warn, "/resume")
+        offered = self._offered or {tool.name for tool in request.tools}
+        held, unanswered = self._answered(said, offered, resuming=bool(entries))
+        left = [call for call in unanswered if answers is None or not answers(call.function.name)]
+        if left:
+            named = ", ".join(f"'{call.id}' of the tool '{call.function.name}'" for call in left)
+            raise InvalidInput(
+                f"the thread can't go on before each call is answered: {named}; say a "
+                "ToolMessage for each, with `error` if it failed or was declined",
+                rule="FRONT-5",
+                path="/messages",
+            )
+        if state is UNSET:
+            # A run input has no null for a state, and an absent one is the empty object (IN-1).
+            state = {} if self.conversation.state is None else self.conversation.state
+        run_input = RunAgentInput(
+            thread_id=self.id,
+            run_id=run_id or f"run-{uuid4().hex}",
+            protocol_version=PROTOCOL_VERSION,
+            # Activity is the application's own rendering and never travels back (ACT-4).
+            messages=_without_activity(held),
+            # Agents from before 1.0 require these members, empty or not.
+            state=state,
+            tools=request.tools,
+            context=request.context,
+            forwarded_props={} if request.forwarded_props is UNSET else request.forwarded_props,
+            resume=entries or UNSET,
+        )
+        checked = enforce_input(run_input, self.warn)
+        self._check_resume(checked, force)
+        return NextInput(checked, held, unanswered)
+
+    def judged(self, changed: RunAgentInput, force: bool = False) -> RunAgentInput:
+        """An input that middleware has changed, as it may be sent (PROC-11, ACT-4, INT-2)."""
+        changed = enforce_input(changed, self.warn)
+        self._check_resume(changed, force)
+        return msgspec.structs.replace(changed, messages=_without_activity(changed.messages))
+
+    def fitting(self, run_input: RunAgentInput) -> RunAgentInput:
+        """The input as an agent of the version that was said understands it."""
+        if self._peer is None:
+            return run_input
+        return downgrade_input(run_input, self._peer, self.warn)
+
+    def take_up(
+        self, run_input: RunAgentInput, held: list[Message], content_type: str | None = None
+    ) -> Consumer:
+        """Go on with the thread: only an input that was accepted becomes part of it."""
+        consumer = Consumer(
+            run_input,
+            messages=held,
+            state={} if run_input.state is UNSET else run_input.state,
+            interrupts=self.conversation.interrupts,
+            content_type="text/event-stream" if content_type is None else content_type,
+            middleware=self._event_middleware,
+            peer_version=self._peer_version,
+            on_warning=self._note,
+        )
+        self.conversation = consumer.conversation
+        self._offered = frozenset(tool.name for tool in run_input.tools or ())
+        return consumer
+
+    @property
+    def pending_tool_calls(self) -> list[ToolCall]:
+        """The calls that nobody has answered: of the last run (FRONT-4), or of what was stored."""
+        if self._offered is None:
+            return _dangling(self.conversation.messages)
+        return self.conversation.pending_tool_calls
+
+    def open_calls(self, offered: Collection[str]) -> list[ToolCall]:
+        """The calls that somebody has to answer before the thread goes on (FRONT-5).
+
+        While the agent waits for answers to what it asked, only calls of the `offered` tools
+        are, and not those that wait for an answer themselves: the others are the agent's own.
+        """
+        conversation = self.conversation
+        if self._offered is not None and not isinstance(
+            conversation.outcome, RunFinishedSuccessOutcome | RunFinishedInterruptOutcome
+        ):
+            return []
+        if not conversation.interrupts:
+            return self.pending_tool_calls
+        return [
+            call
+            for call in self.pending_tool_calls
+            if call.function.name in offered
+            and not waits_for_approval(call.id, conversation.interrupts)
+        ]
+
+    def _check_resume(self, run_input: RunAgentInput, force: bool) -> None:
+        answers = [] if run_input.resume is UNSET else run_input.resume
+        check_resume(answers, self.conversation.interrupts, force=force)
+
+    def _answered(
+        self, said: Sequence[Message], offered: Collection[str], *, resuming: bool = False
+    ) -> tuple[list[Message], list[ToolCall]]:
+        """All messages with what is said in its place, and the calls that are still open."""
+        held = list(self.conversation.messages)
+        answered: set[str] = set()
+        for message in said:
+            if isinstance(message, ToolMessage):
+                answered.add(message.tool_call_id)
+                held.insert(_place_of_answer(held, message.tool_call_id), message)
+            else:
+                held.append(message)
+        for call in self._cut_off():
+            if call.id not in answered:
+                answer = ToolMessage(
+                    id=f"msg-{uuid4().hex}",
+                    tool_call_id=call.id,
+                    content=_CUT_OFF,
+                    error=_CUT_OFF,
+                )
+                held.insert(_place_of_answer(held, call.id), answer)
+        if self._offered is None and resuming and not self.conversation.interrupts:
+            return held, []  # what the answers are for is only known where they go
+        return held, [call for call in self.open_calls(offered) if call.id not in answered]
+
+    def _cut_off(self) -> list[ToolCall]:
+        """The calls of offered tools in a run that was cancelled, failed or broke off.
+
+        Nobody carries them out, and a history in which a call has no answer is one that model
+        providers refuse.
+        """
+        if self._offered is None or isinstance(
+            self.conversation.outcome, RunFinishedSuccessOutcome | RunFinishedInterruptOutcome
+        ):
+            return []
+        return [
+            call
+            for call in self.conversation.unanswered_tool_calls
+            if call.function.name in self._offered
+        ]
+
+
+def _without_activity(messages: Iterable[Message]) -> list[Message]:
+    return [message for message in messages if not isinstance(message, ActivityMessage)]
+
+
+def _dangling(messages: Iterable[Message]) -> list[ToolCall]:
+    """The calls since the user last spoke that no message answers, in order.
+
+    What lies before that, the thread has long passed over.
+    """
+    calls: dict[str, ToolCall] = {}
+    answered: set[str] = set()
+    for message in messages:
+        if isinstance(message, UserMessage):
+            calls.clear()
+        elif isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
+            calls.update((call.id, call) for call in message.tool_calls)
+    return [call for id_, call in calls.items() if id_ not in answered]
+
+
+def _place_of_answer(messages: Sequence[Message], tool_call_id: str) -> int:
+    """Where the answer to a call goes: after its message and the answers there (CONV-1)."""
+    place = len(messages) - 1
+    while place >= 0 and not _makes(messages[place], tool_call_id):
+        place -= 1
+    if place < 0:
+        return len(messages)
+    place += 1
+    while place < len(messages) and isinstance(messages[place], ToolMessage):
+        place += 1
+    return place
+
+
+def _makes(message: Message, tool_call_id: str) -> bool:
+    return (
+        isinstance(message, AssistantMessage)
+        and message.tool_calls is not UNSET
+        and any(call.id == tool_call_id for call in message.tool_calls)
+    )
+
+
+def _is_part(item: Any) -> bool:
+    """Whether this is a content part, and no message, in its typed or its plain form."""
+    return isinstance(item, ContentPart) or (
+        isinstance(item, dict) and "type" in item and "role" not in item
+    )
+
+
+def _read_history(history: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+    if isinstance(history, str | bytes):
+        data = history.encode() if isinstance(history, str) else history
+        try:
+            history = parse_object(data)
+        except DecodeError as error:
+            raise InvalidInput(f"the history is no JSON object: {error.message}", path="") from None
+    stored = dict(history)
+    for name, kind in (("threadId", str), ("messages", list), ("interrupts", list)):
+        if name in stored and not isinstance(stored[name], kind):
+            expected = "a string" if kind is str else "a list"
+            raise InvalidInput(f"expected {expected}", rule="PROC-3", path=f"/{name}")
+    return stored

@@ -1,0 +1,366 @@
+"""The client without async: the same names, methods and arguments as `aguia.client`'s.
+
+    from aguia.sync import HttpAgent
+
+    with HttpAgent("http://127.0.0.1:8000/") as agent:
+        print(agent.ask("Where is the parser tested?").text)
+
+Each agent has an event loop of its own in a background thread, so it works in a program without
+one, in a notebook, which has one running, and inside of another program's. Events are read and
+applied in the thread that iterates them, so that the conversation is always as far as the event
+just delivered. An agent may be used from several threads, one run at a time.
+"""
+
+import asyncio
+import atexit
+import copy
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, Unpack, overload
+
+import anyio.to_thread
+import httpx
+
+from aguia import client
+from aguia.client import RunResult, Timeouts, Transport
+from aguia.client.agent import AgentOptions, RunOptions, ThreadView
+from aguia.client.agent import HttpAgent as AsyncHttpAgent
+from aguia.client.http import Auth, Retries
+from aguia.client.thread import Answers, Content
+from aguia.client.tools import Consent, ToolRequest
+from aguia.client.transports import SSE
+from aguia.protocol.capabilities import AgentCapabilities
+from aguia.protocol.errors import TruncatedRun
+from aguia.protocol.events import Event
+from aguia.protocol.input import RunAgentInput
+
+__all__ = ["Agent", "HttpAgent", "RunStream"]
+
+_LAST_SECONDS: Final = 2.0
+"""How long the end of a program waits for connections to be closed."""
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Loop:
+    """An event loop in a thread of its own, started when it is first needed.
+
+    The thread is a daemon, so that a program ends which has closed nothing; it is told to end
+    when the program ends, or when nobody holds this any more.
+
+    Args:
+        cleanup: the last thing that runs in the loop.
+    """
+
+    def __init__(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._cleanup = cleanup
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._waited_for: set[Future[Any]] = set()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end and return what it returns, or raise what it raises.
+
+        Interrupted here, as by Ctrl-C, it is cancelled there.
+        """
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop, self._cleanup), name="aguia.sync", daemon=True
+                )
+                self._thread.start()
+                weakref.finalize(self, _stop, self._loop).atexit = False
+            elif threading.current_thread() is self._thread:
+                work.close()
+                raise RuntimeError(
+                    "this is called from the agent's own event loop, which would wait for itself; "
+                    "an asynchronous function uses `aguia.Agent`"
+                )
+            loop, thread = self._loop, self._thread
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        self._waited_for.add(future)
+        try:
+            return future.result()
+        except CancelledError:
+            # By `close`; what it breaks off is settled when the loop has ended.
+            if thread is not None:
+                thread.join(_LAST_SECONDS)
+            raise TruncatedRun("the agent was closed before this had ended") from None
+        except BaseException:
+            # Ctrl-C; after any other error there is nothing left to cancel.
+            future.cancel()
+            raise
+        finally:
+            self._waited_for.discard(future)
+
+    def tell(self, what: Callable[[], None]) -> None:
+        """Have something done in the loop's thread, without waiting for it."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(what)
+
+    def close(self) -> None:
+        """End the loop and its thread. It starts anew if it is needed again."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            for future in list(self._waited_for):
+                future.cancel()
+            _stop(loop)
+            thread.join()
+
+
+def _serve(
+    loop: asyncio.AbstractEventLoop, cleanup: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    thread = threading.current_thread()
+
+    def end() -> None:
+        _stop(loop)
+        thread.join(_LAST_SECONDS)
+
+    atexit.register(end)
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_finish())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(cleanup())
+    finally:
+        atexit.unregister(end)
+        loop.close()
+
+
+async def _finish() -> None:
+    """Let end what is about to: connections that are being closed, and runs that are cancelled."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=_LAST_SECONDS / 2)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+
+def _stop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.call_soon_threadsafe(loop.stop)
+    except RuntimeError:
+        pass  # it has ended already
+
+
+class RunStream(Iterator[Event]):
+    """A run: an iterator of its events, sent off when its first event is asked for.
+
+    Leave it early by `break`, `close` or at the end of `with`; see `aguia.client.RunStream`.
+    """
+
+    def __init__(self, stream: client.RunStream, loop: _Loop) -> None:
+        self._stream = stream
+        self._loop = loop
+        self._ready: Iterator[Event] = iter(())
+
+    @property
+    def input(self) -> RunAgentInput:
+        """The input of the run that is under way, or of the last one."""
+        return self._stream.input
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the run has been sent off and has neither ended nor been closed."""
+        return self._stream.under_way
+
+    @property
+    def result(self) -> RunResult:
+        """What came of the run. Raises `RuntimeError` before it is over."""
+        return self._stream.result
+
+    def cancel(self) -> None:
+        """End the run from any thread: whoever iterates it gets no further event, and no error."""
+        self._loop.tell(self._stream.cancel)
+
+    def close(self) -> None:
+        """Stop reading: the connection closes, and what arrived stays in the thread."""
+        self._loop.run(self._stream.aclose())
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event:
+        stream = self._stream
+        while True:
+            try:
+                for event in self._ready:
+                    if stream.left:
+                        break
+                    return event
+            except Exception as error:
+                self._loop.run(stream.close_after(error))
+                raise
+            ready = self._loop.run(stream.next_batch())
+            if ready is None:
+                raise StopIteration
+            self._ready = ready
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Agent(ThreadView):
+    """An agent, and the one thread that is held with it; see `aguia.Agent`, also for what it takes.
+
+    A `consent` that is no asynchronous function is asked in a thread of its own, and may wait
+    for a person.
+    """
+
+    def __init__(self, transport: Transport, **options: Unpack[AgentOptions]) -> None:
+        self._set_up(client.Agent(transport, **options))
+
+    def _set_up(self, agent: client.Agent) -> None:
+        self._agent = agent
+        self._thread = agent._thread
+        self._loop = _Loop(agent.close)
+        self._owns_loop = True
+        if agent.consent is not None:
+            agent.consent = _in_a_thread(agent.consent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the transport and end the event loop, unless they are another agent's."""
+        if self._owns_loop:
+            self._loop.close()
+
+    def fork(self, thread_id: str | None = None) -> Self:
+        """Another thread with the same agent; see `aguia.Agent.fork`."""
+        other = copy.copy(self)
+        other._agent = self._agent.fork(thread_id)
+        other._thread = other._agent._thread
+        other._owns_loop = False
+        return other
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+    @overload
+    def tool(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout: float | None = None,
+    ) -> Callable[[F], F]: ...
+    def tool(
+        self,
+        function: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        read_only: bool = False,
+        timeout: float | None = None,
+    ) -> Any:
+        """Offer a function to the agent; a decorator. See `aguia.Agent.tool`."""
+        offer = self._agent.tool(
+            name=name, description=description, read_only=read_only, timeout=timeout
+        )
+        return offer if function is None else offer(function)
+
+    def run(self, content: Content | None = None, **options: Unpack[RunOptions]) -> RunStream:
+        """Start a run: iterate what is returned for its events. See `aguia.Agent.run`."""
+        return RunStream(self._agent.run(content, **options), self._loop)
+
+    def ask(self, content: Content | None = None, **options: Unpack[RunOptions]) -> RunResult:
+        """Run to the end and return what came of it. See `aguia.Agent.ask`."""
+        return self._loop.run(self._agent.ask(content, **options))
+
+    def resume(self, answers: Answers, **options: Unpack[RunOptions]) -> RunStream:
+        """Go on with an interrupted thread. See `aguia.Agent.resume`."""
+        return RunStream(self._agent.resume(answers, **options), self._loop)
+
+    def cancel(self) -> None:
+        """End the run that is under way, if one is, from any thread. See `aguia.Agent.cancel`."""
+        self._loop.tell(self._agent.cancel)
+
+    def capabilities(self) -> AgentCapabilities | None:
+        """What the agent declares of itself. See `aguia.Agent.capabilities`."""
+        return self._loop.run(self._agent.capabilities())
+
+    def _append(self, said: Content) -> None:
+        self._agent._append(said)
+
+    @property
+    def _title(self) -> str:
+        return self._agent._title
+
+
+class HttpAgent(Agent):
+    """An agent at a URL; see `aguia.HttpAgent`, also for what it takes.
+
+    An `httpx.AsyncClient` of the caller's belongs to this agent's event loop from then on.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        proxy: str | None = None,
+        timeouts: Timeouts | None = None,
+        retries: int | Retries = 2,
+        client: httpx.AsyncClient | None = None,
+        accept: str | Iterable[str] = SSE,
+        **options: Unpack[AgentOptions],
+    ) -> None:
+        self._set_up(
+            AsyncHttpAgent(
+                url,
+                headers=headers,
+                auth=auth,
+                proxy=proxy,
+                timeouts=timeouts,
+                retries=retries,
+                client=client,
+                accept=accept,
+                **options,
+            )
+        )
+        self.url = url
+
+
+def _in_a_thread(consent: Consent) -> Consent:
+    """The same consent, asked outside of the event loop, unless it is made for one."""
+    if inspect.iscoroutinefunction(consent):
+        return consent
+
+    async def asked(request: ToolRequest) -> bool | str:
+        answer = await anyio.to_thread.run_sync(consent, request, abandon_on_cancel=True)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return asked

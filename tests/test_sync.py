@@ -1,0 +1,364 @@
+"""The client without async: the same over every transport, in scripts, threads and notebooks."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from aguia import InvalidInput, RunFailed, TruncatedRun, client, sync
+from aguia.client import CANCEL, AsgiTransport, ToolRequest
+from aguia.protocol.messages import ToolMessage
+from aguia.server import AgentApp, InProcess, Run, RunError
+from support_events import event
+from support_server import serve
+from support_wire import Script, reply
+
+
+async def assistant(run: Run) -> None:
+    """Does what the last message asks for."""
+    last = run.messages[-1]
+    if isinstance(last, ToolMessage):
+        async with run.text() as text:
+            await text.write(f"The tool says {last.content}")
+        return
+    if run.resume:
+        async with run.text() as text:
+            await text.write(f"You say {run.resume.answer('sure')}")
+        return
+    match last.content:
+        case "fail":
+            raise RunError("Out of credit", code="quota")
+        case "ask":
+            run.interrupt("approval", interrupt_id="sure", response_schema={"type": "boolean"})
+        case "tool":
+            await run.call("add", {"a": 1, "b": 2})
+        case "long":
+            async with run.text() as text:
+                for number in range(100_000):
+                    await text.write(f"{number} ")
+                    await asyncio.sleep(0.001)
+        case _:
+            run.state["turns"] = run.state.get("turns", 0) + 1
+            async with run.text() as text:
+                for word in ("Hello", " ", "you"):
+                    await text.write(word)
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serve(AgentApp(assistant, capabilities={"identity": {"name": "It"}})) as found:
+        yield found
+
+
+@pytest.fixture(params=["http", "asgi", "function"])
+def agent(request: pytest.FixtureRequest, url: str) -> Iterator[sync.Agent]:
+    made: sync.Agent
+    match request.param:
+        case "http":
+            made = sync.HttpAgent(url)
+        case "asgi":
+            app = AgentApp(assistant, capabilities={"identity": {"name": "It"}})
+            made = sync.Agent(AsgiTransport(app))
+        case _:
+            made = sync.Agent(InProcess(assistant, capabilities={"identity": {"name": "It"}}))
+    with made:
+        yield made
+
+
+def test_a_run_is_iterated_and_the_thread_keeps_step(agent: sync.Agent) -> None:
+    """The conversation is as far as the event just delivered, and no further."""
+    text = ""
+    stream = agent.run("Hi")
+    for each in stream:
+        if each.type == "TEXT_MESSAGE_CONTENT":
+            text += each.delta
+            assert agent.messages[-1].content == text
+    assert text == "Hello you"
+    assert (stream.result.outcome, stream.result.text) == ("success", text)
+    assert agent.state == {"turns": 1}
+    assert list(stream) == []
+
+
+def test_ask_answers_or_raises(agent: sync.Agent) -> None:
+    assert agent.ask("Hi").text == "Hello you"
+    with pytest.raises(RunFailed, match="Out of credit") as caught:
+        agent.ask("fail")
+    assert caught.value.code == "quota"
+    assert agent.ask("Hi").outcome == "success"
+
+
+def test_a_question_is_answered(agent: sync.Agent) -> None:
+    """INT-2, INT-7."""
+    assert agent.ask("ask").outcome == "interrupted"
+    with pytest.raises(InvalidInput, match="sure"):
+        agent.run("Hi")
+    with pytest.raises(InvalidInput, match="boolean"):
+        agent.resume({"sure": "yes"})
+    stream = agent.resume({"sure": True})
+    list(stream)
+    assert stream.result.text == "You say True"
+    agent.ask("ask")
+    assert agent.ask(resume={"sure": CANCEL}).outcome == "success"
+
+
+def test_functions_run_with_consent_asked_in_a_thread(agent: sync.Agent) -> None:
+    """SEC-2: who is asked may take his time, and ask the agent's own loop for something."""
+    asked: list[tuple[str, bool]] = []
+    loop_thread: list[int] = []
+
+    def consent(request: ToolRequest) -> bool:
+        asked.append((request.name, threading.get_ident() in loop_thread))
+        return True
+
+    async def where() -> None:
+        loop_thread.append(threading.get_ident())
+
+    agent._loop.run(where())
+    with sync.Agent(agent._agent._transport, consent=consent) as again:
+
+        @again.tool
+        def add(a: int, b: int) -> int:
+            return a + b
+
+        assert again.ask("tool").text == "The tool says 3"
+    assert asked == [("add", False)]
+
+
+def test_leaving_early_leaves_the_thread_usable(agent: sync.Agent) -> None:
+    """RUN-11: by break, by closing, at the end of a block, and by cancelling from elsewhere."""
+    for each in agent.run("long"):
+        if each.type == "TEXT_MESSAGE_CONTENT":
+            break
+    with agent.run("long") as stream:
+        next(stream)
+    assert stream.result.outcome == "truncated"
+    stream = agent.run("long")
+    next(stream)
+    stream.close()
+    assert list(stream) == []
+    stream = agent.run("long")
+    next(stream)
+    timer = threading.Timer(0.05, agent.cancel)
+    timer.start()
+    for _ in stream:
+        pass
+    assert stream.result.outcome == "truncated"
+    threading.Timer(0.05, agent.cancel).start()
+    with pytest.raises(TruncatedRun):
+        agent.ask("long")
+    assert agent.ask("Hi").text == "Hello you"
+
+
+def test_one_run_at_a_time(agent: sync.Agent) -> None:
+    stream = agent.run("Hi")
+    next(stream)
+    with pytest.raises(RuntimeError, match="one run"):
+        agent.run("Hi")
+    list(stream)
+
+
+def test_everything_else_is_as_with_async(agent: sync.Agent) -> None:
+    agent.messages.append("Before")
+    agent.ask("Hi")
+    fork = agent.fork("other")
+    fork.ask("Hi")
+    fork.close()
+    assert (agent.state, fork.state) == ({"turns": 1}, {"turns": 2})
+    assert fork.thread_id == "other"
+    declared = agent.capabilities()
+    assert declared is not None
+    assert declared.identity
+    assert declared.identity.name == "It"
+    with sync.Agent(agent._agent._transport, history=agent.history()) as again:
+        assert list(again.messages) == list(agent.messages)
+    assert agent.thread_id in repr(agent)
+    assert "Hello you" in agent._repr_html_()
+
+
+def test_every_method_of_the_agent_has_its_twin() -> None:
+    """Two classes, one way to do a thing."""
+    for twin, original in ((sync.Agent, client.Agent), (sync.HttpAgent, client.HttpAgent)):
+        public = {name for name in dir(original) if not name.startswith("_")}
+        # These are settings that the constructor takes.
+        assert public - {name for name in dir(twin) if not name.startswith("_")} == set()
+    assert {"cancel", "input", "result", "under_way"} <= set(dir(sync.RunStream))
+
+
+@pytest.mark.anyio
+async def test_it_works_inside_of_a_running_loop(url: str) -> None:
+    """As in a notebook."""
+    asyncio.get_running_loop()
+    with sync.HttpAgent(url) as agent:
+        assert agent.ask("Hi").text == "Hello you"
+
+
+def test_agents_work_side_by_side_in_threads(url: str) -> None:
+    def talk(_: int) -> str:
+        with sync.HttpAgent(url) as agent:
+            return "".join(agent.ask("Hi").text for _ in range(3))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(talk, range(16))) == {"Hello you" * 3}
+
+
+def test_one_agent_is_used_from_several_threads(url: str) -> None:
+    """One run at a time: the others are refused, and none is lost or mixed up."""
+    with sync.HttpAgent(url) as agent:
+        done: list[str] = []
+
+        def talk(_: int) -> None:
+            for _ in range(200):
+                try:
+                    done.append(agent.ask("Hi").text)
+                except RuntimeError:
+                    time.sleep(0.005)
+                else:
+                    return
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(talk, range(4)))
+        assert done == ["Hello you"] * 4
+        assert agent.state == {"turns": 4}
+
+
+def test_a_client_of_the_callers_is_used() -> None:
+    script = Script(reply(event("STATE_SNAPSHOT", snapshot=1)))
+    http = httpx.AsyncClient(transport=httpx.MockTransport(script))
+    with sync.HttpAgent("http://agent.example/", client=http, headers={"x": "y"}) as agent:
+        agent.ask("Hi")
+        assert agent.state == 1
+    assert script.requests[0].headers["x"] == "y"
+
+
+def test_the_loop_ends_with_the_agent_and_starts_again(url: str) -> None:
+    agent = sync.HttpAgent(url)
+    threads = threading.active_count()
+    agent.ask("Hi")
+    assert threading.active_count() == threads + 1
+    agent.close()
+    assert threading.active_count() == threads
+    assert agent.messages[-1].content == "Hello you"
+    agent.ask("Hi")
+    assert agent.state == {"turns": 2}
+    agent.close()
+    agent.close()
+
+
+def test_an_agent_that_nobody_holds_takes_its_thread_along(url: str) -> None:
+    before = set(threading.enumerate())
+    agent = sync.HttpAgent(url)
+    agent.ask("Hi")
+    (thread,) = set(threading.enumerate()) - before
+    del agent
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_waiting_in_the_loop_for_the_loop_is_refused(url: str) -> None:
+    with sync.HttpAgent(url) as agent:
+
+        async def consent(request: ToolRequest) -> bool:
+            with pytest.raises(RuntimeError, match="own event loop"):
+                agent.capabilities()
+            return True
+
+        with sync.Agent(InProcess(assistant), consent=consent) as other:
+            other._loop = agent._loop
+
+            @other.tool
+            def add(a: int, b: int) -> int:
+                return a + b
+
+            assert other.ask("tool").text == "The tool says 3"
+
+
+SCRIPT = """
+    import signal
+    import sys
+    from aguia.sync import HttpAgent
+
+    # Whoever started this may have had it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    agent = HttpAgent(sys.argv[1])
+    for event in agent.run(sys.argv[2]):
+        print(event.type, flush=True)
+        if len(sys.argv) > 3 and event.type == "TEXT_MESSAGE_CONTENT":
+            break
+    print("end", flush=True)
+"""
+
+
+def script(tmp_path: Path) -> list[str]:
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
+    return [sys.executable, "-W", "error", str(path)]
+
+
+def test_a_script_that_closes_nothing_ends(url: str, tmp_path: Path) -> None:
+    """Also in the middle of a run."""
+    for arguments in (["Hi"], ["long", "break"]):
+        done = subprocess.run(
+            [*script(tmp_path), url, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.splitlines()[-1] == "end"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent as POSIX has them")
+def test_ctrl_c_ends_a_script(url: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*script(tmp_path), url, "long"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("TEXT_MESSAGE_CONTENT"):
+            break
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode != 0
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+
+
+def test_closing_from_elsewhere_ends_a_run(url: str) -> None:
+    """RUN-11."""
+    agent = sync.HttpAgent(url)
+    stream = agent.run("long")
+    next(stream)
+    threading.Timer(0.05, agent.close).start()
+    with pytest.raises(TruncatedRun):
+        for _ in stream:
+            pass
+    assert stream.result.outcome == "truncated"
+
+
+def test_options_are_passed_on() -> None:
+    sent: list[Any] = []
+
+    async def show(run: Run) -> None:
+        sent.append((run.forwarded_props, [tool.name for tool in run.tools], run.state))
+
+    with sync.Agent(InProcess(show), state={"a": 1}) as agent:
+        agent.ask("Hi", forwarded_props=1, tools=[{"name": "t", "description": ""}])
+        agent.ask("Hi", state={"b": 2})
+    assert sent == [(1, ["t"], {"a": 1}), ({}, [], {"b": 2})]
