@@ -1,8 +1,10 @@
 """Every Python block of the README runs, and does what the text around it says."""
 
 import re
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from aguia import Consumer, HttpAgent, RunAgentInput, RunFinishedInterruptOutcome, UserMessage
@@ -15,7 +17,7 @@ pytestmark = pytest.mark.anyio
 BLOCKS = re.findall(
     r"^```python\n(.*?)^```$", (REPOSITORY / "README.md").read_text(), re.DOTALL | re.MULTILINE
 )
-SERVER, WHOLE_AGENT, GENERATOR, CLIENT, ANSWERS, READER = BLOCKS
+SERVER, WHOLE_AGENT, GENERATOR, CLIENT, SYNC, TOOLS, READER = BLOCKS
 
 INPUT = RunAgentInput(
     thread_id="t",
@@ -65,25 +67,41 @@ async def test_the_generator() -> None:
     assert thread.messages[-1].content == "Hello there."
 
 
-async def test_the_answers() -> None:
-    """Both kinds, each over two runs."""
-    with serve(AgentApp(names(WHOLE_AGENT)["agent"])) as url:
-        async with HttpAgent(url) as client:
-            await names(ANSWERS)["main"](client)
-            assert client.messages[-1].content == "Published."
-            assert client.result == {"published": 1}
+async def test_the_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Calls with consent and without, and a question."""
+    (tmp_path / "eagle.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0" * 24)
+    monkeypatch.chdir(tmp_path)
 
     async def asks(run: Run) -> None:
-        answer = run.tool_result("c-1")
-        if answer is None:
-            await run.call("weather", tool_call_id="c-1")
+        if run.tool_result("c-1") is None:
+            sent = msgspec.to_builtins(run.messages[-1].content)
+            assert [part["type"] for part in sent] == ["text", "image"]
+            await run.call("weather", {"city": "Faro", "days": 2}, tool_call_id="c-1")
+            await run.call("delete", {"path": "a.txt"}, tool_call_id="c-2")
+            await run.call("delete", {"path": "a.py"}, tool_call_id="c-3")
+        elif not run.resume:
+            answers = [run.tool_result(f"c-{number}") for number in (1, 2, 3)]
+            await run.say(" ".join(str(answer.content) for answer in answers if answer))
+            run.interrupt("approval", response_type=bool, interrupt_id="sure")
         else:
-            await run.say(f"It is {answer.content}.")
+            await run.say(f"You say {run.resume.answer('sure')}.")
 
     with serve(AgentApp(asks)) as url:
         async with HttpAgent(url) as client:
-            await names(ANSWERS)["main"](client)
-            assert client.messages[-1].content == "It is sunny."
+            await names(TOOLS)["main"](client)
+            told = str(client.messages[-2].content)
+    assert '{"sunshine hours":16}' in told
+    assert told.endswith("Only text files.")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == ["delete {'path': 'a.txt'}", "delete {'path': 'a.py'}", "You say True. []"]
+
+
+def test_the_client_without_async(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(names(SERVER)["app"]) as url:
+        names(SYNC.replace("http://127.0.0.1:8000/", url))
+    assert capsys.readouterr().out == "success You said: Where is the parser tested?\n"
 
 
 async def test_the_client(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from aguia import InvalidInput, RunFailed, TruncatedRun, client, sync
+from aguia import HttpAgent, InvalidInput, RunFailed, TruncatedRun, client, sync
 from aguia.client import CANCEL, AsgiTransport, ToolRequest
 from aguia.protocol.messages import ToolMessage
 from aguia.server import AgentApp, InProcess, Run, RunError
@@ -133,6 +133,10 @@ def test_functions_run_with_consent_asked_in_a_thread(agent: sync.Agent) -> None
             return a + b
 
         assert again.ask("tool").text == "The tool says 3"
+        again.consent = None
+        assert "nobody can be asked" in again.ask("tool").text
+        again.consent = lambda request: "Too late."
+        assert "Too late." in again.ask("tool").text
     assert asked == [("add", False)]
 
 
@@ -190,8 +194,11 @@ def test_everything_else_is_as_with_async(agent: sync.Agent) -> None:
 def test_every_method_of_the_agent_has_its_twin() -> None:
     """Two classes, one way to do a thing."""
     for twin, original in ((sync.Agent, client.Agent), (sync.HttpAgent, client.HttpAgent)):
-        public = {name for name in dir(original) if not name.startswith("_")}
-        # These are settings that the constructor takes.
+        url = "http://127.0.0.1:1/"
+        made = (
+            HttpAgent(url) if original is client.HttpAgent else client.Agent(InProcess(assistant))
+        )
+        public = {name for name in dir(made) if not name.startswith("_")} - {"url"}
         assert public - {name for name in dir(twin) if not name.startswith("_")} == set()
     assert {"cancel", "input", "result", "under_way"} <= set(dir(sync.RunStream))
 

@@ -236,8 +236,44 @@ class Agent(ThreadView):
         self._thread = agent._thread
         self._loop = _Loop(agent.close)
         self._owns_loop = True
-        if agent.consent is not None:
-            agent.consent = _in_a_thread(agent.consent)
+        self.consent = agent.consent
+
+    @property
+    def consent(self) -> Consent | None:
+        """What is asked before a function runs that isn't read-only; see `aguia.Agent`."""
+        return self._consent
+
+    @consent.setter
+    def consent(self, consent: Consent | None) -> None:
+        self._consent = consent
+        self._agent.consent = None if consent is None else _in_a_thread(consent)
+
+    @property
+    def max_rounds(self) -> int:
+        """How many runs in a row `run` makes at most."""
+        return self._agent.max_rounds
+
+    @max_rounds.setter
+    def max_rounds(self, rounds: int) -> None:
+        self._agent.max_rounds = rounds
+
+    @property
+    def tool_timeout(self) -> float | None:
+        """Seconds that a function may take, unless it has a time of its own."""
+        return self._agent.tool_timeout
+
+    @tool_timeout.setter
+    def tool_timeout(self, seconds: float | None) -> None:
+        self._agent.tool_timeout = seconds
+
+    @property
+    def max_parallel_tools(self) -> int:
+        """How many functions run at a time."""
+        return self._agent.max_parallel_tools
+
+    @max_parallel_tools.setter
+    def max_parallel_tools(self, number: int) -> None:
+        self._agent.max_parallel_tools = number
 
     def __enter__(self) -> Self:
         return self
