@@ -1,10 +1,12 @@
 """What an agent declares, read from wherever it came."""
 
-from typing import Any
+from typing import Any, Final
 
+import httpx
 import msgspec
 import pytest
 
+from aguia import Agent
 from aguia.client import read_capabilities
 from aguia.protocol.capabilities import (
     AgentCapabilities,
@@ -13,6 +15,8 @@ from aguia.protocol.capabilities import (
 )
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import ProtocolWarning
+from aguia.server import InProcess, Run
+from support_wire import Script, reply, scripted
 
 FULL: dict[str, Any] = {
     "identity": {"name": "a", "documentationUrl": "u", "metadata": {"x": None, "y": {"z": [1]}}},
@@ -117,3 +121,76 @@ def test_typed_attributes_are_judged_too() -> None:
     found, warnings = read(wrong)
     assert found is None
     assert warnings[0].path == "/identity/name"
+
+
+# Asking an agent
+
+
+DECLARED: Final = {"identity": {"name": "It"}, "custom": {"a": [None]}}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", [DECLARED, msgspec.convert(DECLARED, AgentCapabilities)])
+async def test_what_is_given_is_taken(given: Any) -> None:
+    """CAP-1."""
+    script = Script()
+    async with scripted(script, capabilities=given) as agent:
+        declared = await agent.capabilities()
+    assert declared is not None
+    assert declared.custom == {"a": [None]}
+    assert script.requests == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        (None, "http://agent.example/run/capabilities"),
+        ("http://agent.example/about", "http://agent.example/about"),
+    ],
+)
+async def test_what_the_agent_declares_is_asked_for(url: str | None, asked: str) -> None:
+    """CAP-1: beside the agent, or where the caller knows it to be."""
+    script = Script(httpx.Response(200, json=DECLARED))
+    async with scripted(script, capabilities=url) as agent:
+        declared = await agent.capabilities()
+    assert declared is not None
+    assert declared.identity
+    assert declared.identity.name == "It"
+    assert [(each.method, str(each.url)) for each in script.requests] == [("GET", asked)]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "warned"),
+    [
+        (lambda: httpx.Response(404), False),
+        (lambda: httpx.Response(500), True),
+        (lambda: httpx.ConnectError("no"), True),
+        (lambda: httpx.Response(200, html="<html>"), True),
+        (lambda: httpx.Response(200, json=[1]), True),
+        (lambda: httpx.Response(200, json={"identity": {"name": 1}}), True),
+    ],
+)
+async def test_what_can_not_be_used_prevents_nothing(answer: Any, warned: bool) -> None:
+    """CAP-1: it is ignored with a warning, and runs go on as if nothing were declared."""
+    script = Script(answer(), reply())
+    warnings: list[ProtocolWarning] = []
+    async with scripted(script, retries=0, on_warning=warnings.append) as agent:
+        assert await agent.capabilities() is None
+        assert [(each.rule, each.stage) for each in warnings] == [
+            ("CAP-1", "capabilities")
+        ] * warned
+        assert (await agent.ask("Hi")).outcome == "success"
+
+
+@pytest.mark.anyio
+async def test_an_agent_function_declares_as_well() -> None:
+    async def agent(run: Run) -> None: ...
+
+    async with Agent(InProcess(agent, capabilities=DECLARED)) as found:
+        declared = await found.capabilities()
+        assert declared is not None
+        assert declared.custom == {"a": [None]}
+    async with Agent(InProcess(agent)) as found:
+        assert await found.capabilities() is None
