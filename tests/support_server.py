@@ -30,7 +30,8 @@ def serve(app: ASGIApp) -> Iterator[str]:
     Gives the URL of its root. The server has its own thread and event loop, so that a test may
     block, or run an event loop of its own. Raises `RuntimeError` when it does not start.
     """
-    listener = socket.socket()
+    # Named as TCP, since asyncio turns off the delay of small writes only where it is told so.
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
         app, log_level="warning", log_config=None, ws="none", timeout_graceful_shutdown=2
