@@ -111,6 +111,7 @@ async def test_what_an_application_is_told_is_what_a_server_tells() -> None:
     assert headers[b"authorization"].startswith(b"Basic ")
     assert headers[b"content-type"] == b"application/json"
     assert headers[b"host"] == b"app"
+    assert headers[b"accept-encoding"] == b"identity"
     assert all(name == name.lower() for name in headers)
 
 
@@ -504,10 +505,11 @@ async def test_an_application_that_fails_to_stop_is_logged(
 
 
 async def test_runs_that_are_under_way_end_with_the_transport() -> None:
+    """Like clients that have gone, so that nobody's patience has to run out."""
     app = AgentApp(forever)
     transport = AsgiTransport(app)
     async with no_task_left():
-        async with transport:
+        async with asyncio.timeout(4), transport:
             stream = Agent(transport).run("Hi")
             assert (await anext(stream)).type == "RUN_STARTED"
             await transport.close()

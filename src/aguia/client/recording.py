@@ -111,9 +111,7 @@ def _renaming(run: RecordedRun, input: RunAgentInput) -> dict[tuple[str, str], s
     """For the recorded run's ids, under the members that hold them, those of this run."""
     asked: Any = run.input
     if asked is None:
-        # An answer may repeat earlier runs, and ends with the one that was asked for.
-        starts = [event for _, event in run.events if _is(event, "RUN_STARTED")]
-        asked = starts[-1] if starts else {}
+        asked = next((event for _, event in run.events if _is(event, "RUN_STARTED")), {})
     ids = {"threadId": input.thread_id, "runId": input.run_id}
     return {(name, asked[name]): ids[name] for name in ids if isinstance(asked.get(name), str)}
 
