@@ -92,9 +92,10 @@ async def attempt(agent: HttpAgent) -> Outcome:
     """Run once; asserts that it doesn't hang, and that what came is kept."""
     types: list[str] = []
     failure: AguiaError | None = None
+    stream = agent.run("Hi", run_id="r")
     async with asyncio.timeout(10):
         try:
-            async for each in agent.run("Hi", run_id="r"):
+            async for each in stream:
                 types.append(each.type)
         except AguiaError as error:
             failure = error
@@ -107,6 +108,15 @@ async def attempt(agent: HttpAgent) -> Outcome:
     finished = agent.outcome is not None
     # Success is told where the terminal event has come, and nowhere else.
     assert finished == (len(types) == len(TYPES)) == (failure is None)
+    accepted = len(agent.messages) > 0
+    assert stream.result.outcome == (
+        "success"
+        if failure is None
+        else "truncated"
+        if accepted and not isinstance(failure, DecodeError)
+        else "failed"
+    )
+    assert stream.result.error is failure
     return Outcome(types, failure, finished)
 
 
