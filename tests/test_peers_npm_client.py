@@ -1235,8 +1235,19 @@ KNOWN: Final = {
         _held_back("ask_user"),
     ),
     "a call of the agent's own that nobody answers": Known(
-        "The same for a call that nobody can tell from one of the application's (FRONT-6).",
-        _held_back("dig"),
+        "CONV-1: one that is answered after all has its answer after it; npm leaves it at the end.",
+        [
+            (
+                "/inputs/run-3/messages",
+                ["u-1", "c-1", "u-2", "c-1-answer"],
+                ["u-1", "c-1", "c-1-answer", "u-2"],
+            ),
+            (
+                "/turns/2/messages",
+                ["u-1", "c-1", "u-2", "c-1-answer"],
+                ["u-1", "c-1", "c-1-answer", "u-2"],
+            ),
+        ],
     ),
     "a call that its run was cut off in": Known(
         "Nobody carries it out, and a history in which a call has no answer is one that providers"

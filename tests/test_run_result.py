@@ -479,10 +479,11 @@ async def test_a_history_goes_out_and_in_again() -> None:
 
 
 async def test_a_stored_thread_knows_its_open_calls() -> None:
-    """FRONT-5."""
-    async with scripted(Script(reply(*call("a")))) as agent:
+    """FRONT-5: also when it is taken up without the tools."""
+    async with scripted(Script(reply(*call("a"))), tools=[{**LOOK, "name": "ask"}]) as agent:
         await agent.ask("Hi")
         history = agent.history()
+        assert history["pendingToolCallIds"] == ["a"]
     script = Script(reply())
     async with scripted(script, history=history) as again:
         assert [each.id for each in again.pending_tool_calls] == ["a"]
@@ -492,6 +493,20 @@ async def test_a_stored_thread_knows_its_open_calls() -> None:
         assert again.pending_tool_calls == []
 
 
+async def test_a_call_of_the_agents_own_is_left_to_it() -> None:
+    """FRONT-4, FRONT-5: a call of a tool that nobody offered, unless the outcome names it."""
+    ended = {"outcome": {"type": "success", "pendingToolCallIds": ["a"]}}
+    for finish, refused in (({}, False), (ended, True)):
+        async with scripted(Script(reply(*call("a"), **finish), reply())) as agent:
+            await agent.ask("Hi")
+            assert [each.id for each in agent.pending_tool_calls] == ["a"]
+            if refused:
+                with pytest.raises(InvalidInput, match="'a'"):
+                    agent.run("And?")
+            else:
+                await agent.ask("And?")
+
+
 @pytest.mark.parametrize(
     ("history", "where"),
     [
@@ -499,6 +514,8 @@ async def test_a_stored_thread_knows_its_open_calls() -> None:
         ("{", ""),
         ({"messages": {}}, "/messages"),
         ({"threadId": 1}, "/threadId"),
+        ({"pendingToolCallIds": "a"}, "/pendingToolCallIds"),
+        ({"pendingToolCallIds": ["a", 1]}, "/pendingToolCallIds/1"),
         ({"messages": [{"role": "user", "id": 1, "content": ""}]}, "/messages/0/id"),
         ({"interrupts": [{"id": "i"}]}, "/interrupts/0/reason"),
     ],

@@ -175,7 +175,7 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
     except (socket.gaierror, UnicodeError) as error:
         raise StartError(f"'{host}' is no address that this machine knows") from error
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             # Without it a server cannot come back at once on the port that it just left.

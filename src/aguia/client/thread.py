@@ -114,6 +114,7 @@ class Thread:
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
         messages, interrupts = list(messages), list(interrupts)
+        stored_calls: list[str] = []
         if history is not None:
             if messages or interrupts or state is not UNSET:
                 raise ValueError("a history holds messages, state and interrupts; give only it")
@@ -121,6 +122,7 @@ class Thread:
             messages, interrupts = stored.get("messages", []), stored.get("interrupts", [])
             state = stored.get("state", UNSET)
             thread_id = thread_id or stored.get("threadId")
+            stored_calls = stored.get("pendingToolCallIds", [])
         self.id = thread_id or f"thread-{uuid4().hex}"
         self._event_middleware = tuple(event_middleware)
         self._peer_version = peer_version
@@ -133,6 +135,8 @@ class Thread:
         ).conversation
         # The tools that were offered to the last run, by name; None before there was one.
         self._offered: frozenset[str] | None = None
+        # The calls that were open when the thread was stored.
+        self._stored_calls = frozenset(stored_calls)
 
     @property
     def messages(self) -> Messages:
@@ -153,22 +157,19 @@ class Thread:
         What the last run left in the middle is stored as it would be sent next, calls that it
         was cut off in are answered by saying so.
         """
-        messages, _ = self._answered([], ())
+        messages, open_calls = self._answered([], () if self._offered is None else self._offered)
         return {
             "threadId": self.id,
             "messages": copy_value(messages),
             "state": copy_value(self.conversation.state),
             "interrupts": copy_value(self.conversation.interrupts),
+            "pendingToolCallIds": [call.id for call in open_calls],
         }
 
     def fork(self, thread_id: str | None = None) -> "Thread":
         """Another thread that starts from what this one holds."""
-        messages, _ = self._answered([], ())
         return Thread(
-            thread_id=thread_id,
-            messages=messages,
-            state=self.conversation.state,
-            interrupts=self.conversation.interrupts,
+            history={**self.history(), "threadId": thread_id},
             event_middleware=self._event_middleware,
             peer_version=self._peer_version,
             on_warning=self._on_warning,
@@ -256,7 +257,9 @@ class Thread:
         left by the last run that nobody answers, which it names (FRONT-5).
         """
         entries = enforce_list(resume_entries(resume), ResumeEntry, self.warn, "/resume")
-        offered = self._offered or {tool.name for tool in request.tools}
+        offered = self._offered
+        if offered is None:
+            offered = frozenset(tool.name for tool in request.tools)
         held, unanswered = self._answered(said, offered, resuming=bool(entries))
         left = [call for call in unanswered if answers is None or not answers(call.function.name)]
         if left:
@@ -325,24 +328,29 @@ class Thread:
         return self.conversation.pending_tool_calls
 
     def open_calls(self, offered: Collection[str]) -> list[ToolCall]:
-        """The calls that somebody has to answer before the thread goes on (FRONT-5).
+        """The calls that the application has to answer before the thread goes on (FRONT-5).
 
-        While the agent waits for answers to what it asked, only calls of the `offered` tools
-        are, and not those that wait for an answer themselves: the others are the agent's own.
+        Those of the `offered` tools, any that the run's outcome names as pending (FRONT-3), and
+        what was called beside them. A run that leaves only calls of other tools has left its
+        own, as when the agent waits for something inside of a tool; so is a call that waits for
+        the answer to an interrupt.
         """
         conversation = self.conversation
+        outcome = conversation.outcome
         if self._offered is not None and not isinstance(
-            conversation.outcome, RunFinishedSuccessOutcome | RunFinishedInterruptOutcome
+            outcome, RunFinishedSuccessOutcome | RunFinishedInterruptOutcome
         ):
             return []
-        if not conversation.interrupts:
-            return self.pending_tool_calls
-        return [
+        named: Collection[str] = self._stored_calls if self._offered is None else ()
+        if isinstance(outcome, RunFinishedSuccessOutcome) and outcome.pending_tool_call_ids:
+            named = outcome.pending_tool_call_ids
+        left = [
             call
             for call in self.pending_tool_calls
-            if call.function.name in offered
-            and not waits_for_approval(call.id, conversation.interrupts)
+            if not waits_for_approval(call.id, conversation.interrupts)
         ]
+        mine = [call for call in left if call.function.name in offered or call.id in named]
+        return left if mine and not conversation.interrupts else mine
 
     def _check_resume(self, run_input: RunAgentInput, force: bool) -> None:
         answers = [] if run_input.resume is UNSET else run_input.resume
@@ -446,9 +454,14 @@ def _read_history(history: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
             history = parse_object(data)
         except DecodeError as error:
             raise InvalidInput(f"the history is no JSON object: {error.message}", path="") from None
-    stored = dict(history)
-    for name, kind in (("threadId", str), ("messages", list), ("interrupts", list)):
-        if name in stored and not isinstance(stored[name], kind):
-            expected = "a string" if kind is str else "a list"
-            raise InvalidInput(f"expected {expected}", rule="PROC-3", path=f"/{name}")
+    stored = {name: value for name, value in history.items() if value is not None}
+    if not isinstance(stored.get("threadId", ""), str):
+        raise InvalidInput("expected a string", rule="PROC-3", path="/threadId")
+    for name in ("messages", "interrupts", "pendingToolCallIds"):
+        if not isinstance(stored.get(name, []), list):
+            raise InvalidInput("expected a list", rule="PROC-3", path=f"/{name}")
+    for index, id_ in enumerate(stored.get("pendingToolCallIds", [])):
+        if not isinstance(id_, str):
+            path = f"/pendingToolCallIds/{index}"
+            raise InvalidInput("expected a string", rule="PROC-3", path=path)
     return stored

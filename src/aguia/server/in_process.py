@@ -1,6 +1,6 @@
 """An agent function as a transport: a client's runs reach it in this process, without HTTP.
 
-What is served and what is judged is the same as over HTTP; only the bytes are missing. A client
+What is served and what is judged is the same as over HTTP, which alone is missing. A client
 takes it for a transport by what it can do, since neither room knows the other.
 """
 
@@ -15,10 +15,10 @@ from aguia.codec.answer import Answer
 from aguia.codec.json import encode
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import InputRejected, InvalidInput
-from aguia.protocol.events import Event
 from aguia.protocol.input import RunAgentInput
 from aguia.server.execution import Agent, Execution
 from aguia.server.intake import declaration, read_input
+from aguia.server.writers import SseWriter
 
 __all__ = ["InProcess"]
 
@@ -81,8 +81,8 @@ class InProcess:
         execution = Execution(self._agent, run_input, **self._settings)
         drive = asyncio.create_task(execution.drive())
         try:
-            async with aclosing(_events(execution, drive)) as events:
-                yield Answer(None, events)
+            async with aclosing(_body(execution, drive)) as body:
+                yield Answer(SseWriter.content_type, body)
         finally:
             execution.events.abandon()
             execution.cancel()
@@ -96,8 +96,11 @@ class InProcess:
         """Nothing is held that would have to be released."""
 
 
-async def _events(execution: Execution, drive: asyncio.Task[None]) -> AsyncGenerator[Event, None]:
+async def _body(execution: Execution, drive: asyncio.Task[None]) -> AsyncGenerator[bytes, None]:
+    # As bytes, since these are read several times as fast as values that would first have to be
+    # copied and proved, and the reader can't be given what the agent still changes.
+    writer = SseWriter()
     while (events := await execution.events.take()) is not None:
-        for event in events:
-            yield event
+        if events:
+            yield writer.events(events)
     await drive
