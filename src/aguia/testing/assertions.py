@@ -1,0 +1,177 @@
+"""Assertions for tests of agents: a stream keeps the rules, and builds this conversation."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from aguia.consumer import Consumer
+from aguia.conversation import Conversation
+from aguia.protocol.common import UNSET
+from aguia.protocol.errors import AguiaError
+from aguia.protocol.events import Event
+from aguia.protocol.input import RunAgentInput
+from aguia.testing.checker import Checker
+from aguia.testing.report import as_text, matches
+
+__all__ = ["assert_conformant", "assert_conversation"]
+
+_SHOWN: Final = 10
+"""How many findings a failure shows."""
+
+
+def assert_conformant(
+    events: Iterable[Event | dict[str, Any]] | bytes,
+    input: RunAgentInput | dict[str, Any] | None = None,
+    *,
+    ignore: Iterable[str] = (),
+    warnings: bool = False,
+) -> None:
+    """Assert that a stream breaks no rule.
+
+    Args:
+        events: the stream: events, typed or as plain JSON, or the bytes of a body or recording.
+        input: the run input that it answers.
+        ignore: ids of rules, or of their families, that may be broken.
+        warnings: whether warnings count as well.
+
+    Raises `AssertionError` that lists the findings.
+    """
+    __tracebackhide__ = True
+    if isinstance(events, bytes):
+        checker = Checker(input, format=None)
+        checker.receive(events)
+    else:
+        checker = Checker(input)
+        for event in events:
+            checker.receive_event(event)
+    checker.end()
+    ignored = tuple(ignore)
+    found = [
+        finding
+        for finding in checker.findings
+        if (warnings or finding.severity == "error") and not matches(finding, ignored)
+    ]
+    if found:
+        more = len(found) + checker.omitted - _SHOWN
+        lines = [as_text(finding) for finding in found[:_SHOWN]]
+        if more > 0:
+            lines.append(f"and {more} more")
+        text = "\n".join(lines)
+        raise AssertionError(f"the stream breaks the protocol:\n{text}")
+
+
+def assert_conversation(
+    events: Iterable[Event | dict[str, Any]] | bytes,
+    *,
+    input: RunAgentInput | dict[str, Any] | None = None,
+    messages: Iterable[Any] | None = None,
+    texts: Iterable[str] | None = None,
+    state: Any = UNSET,
+    outcome: str | None = None,
+    pending: Iterable[str] | None = None,
+    interrupts: Iterable[str] | None = None,
+) -> Conversation:
+    """Assert what a stream builds, as a reader sees it; what isn't given isn't compared.
+
+    Args:
+        events: the stream: events, typed or as plain JSON, or the bytes of an SSE body.
+        input: the run input that it answers.
+        messages: the messages afterwards. Each needs the members that are named, and may have
+            more, in objects inside of it too; lists have to be as long.
+        texts: the texts of the messages of the assistant that have one.
+        state: the state afterwards, the whole of it.
+        outcome: how the last run ended: `success`, `interrupt`, `cancelled` or `error`.
+        pending: the names of the tools whose calls are left to the frontend, in order.
+        interrupts: the ids of the interrupts that are open.
+
+    Returns the conversation, for further questions. Raises `AssertionError` where it is another,
+    and for a stream that a reader rejects.
+    """
+    __tracebackhide__ = True
+    consumer = Consumer(input)
+    try:
+        if isinstance(events, bytes):
+            for _ in consumer.receive(events):
+                pass
+        else:
+            for event in events:
+                for _ in consumer.receive_event(event):
+                    pass
+        for _ in consumer.end():
+            pass
+    except AguiaError as error:
+        raise AssertionError(f"a reader rejects the stream: {error}") from None
+    built = consumer.conversation
+    problems = []
+    if messages is not None:
+        wanted = [_plain(message) for message in messages]
+        problems += _differences(_plain(list(built.messages)), wanted, "messages")
+    if texts is not None:
+        said = [
+            message.content
+            for message in built.messages
+            if message.role == "assistant" and isinstance(message.content, str) and message.content
+        ]
+        problems += _differences(said, list(texts), "texts")
+    if state is not UNSET and not _same(built.state, _plain(state)):
+        problems.append(f"the state is {_show(built.state)}, expected {_show(_plain(state))}")
+    if outcome is not None:
+        ended = "error" if built.outcome is None else built.outcome.type
+        if ended != outcome:
+            said_error = f" ({built.error.message})" if built.error is not None else ""
+            problems.append(f"the outcome is {ended}{said_error}, expected {outcome}")
+    if pending is not None:
+        names = [call.function.name for call in built.pending_tool_calls]
+        problems += _differences(names, list(pending), "pending")
+    if interrupts is not None:
+        ids = [interrupt.id for interrupt in built.interrupts]
+        problems += _differences(ids, list(interrupts), "interrupts")
+    if problems:
+        text = "\n".join(f"  {problem}" for problem in problems)
+        raise AssertionError(f"the stream builds another conversation:\n{text}")
+    return built
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value)
+
+
+def _differences(actual: Any, wanted: Any, place: str) -> list[str]:
+    """Where `actual` lacks what `wanted` names."""
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        found = []
+        for name, value in wanted.items():
+            if name not in actual:
+                found.append(f"{place}/{name} is missing, expected {_show(value)}")
+            else:
+                found += _differences(actual[name], value, f"{place}/{name}")
+        return found
+    if isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
+        return [
+            difference
+            for number, value in enumerate(wanted)
+            for difference in _differences(actual[number], value, f"{place}/{number}")
+        ]
+    if isinstance(wanted, list) and isinstance(actual, list):
+        return [f"{place} has {len(actual)} elements, expected {len(wanted)}: {_show(actual)}"]
+    return [] if _same(actual, wanted) else [f"{place} is {_show(actual)}, expected {_show(wanted)}"]
+
+
+def _same(actual: Any, wanted: Any) -> bool:
+    """Whether two JSON values are equal; 1 is 1.0, and true is no 1."""
+    if isinstance(actual, bool) or isinstance(wanted, bool):
+        return actual is wanted
+    if isinstance(actual, dict) and isinstance(wanted, dict):
+        return actual.keys() == wanted.keys() and all(
+            _same(actual[name], value) for name, value in wanted.items()
+        )
+    if isinstance(actual, list) and isinstance(wanted, list):
+        return len(actual) == len(wanted) and all(map(_same, actual, wanted))
+    return bool(actual == wanted)
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= 300 else f"{text[:300]}…"
