@@ -67,6 +67,7 @@ def test_the_rooms_keep_to_the_contracts(copy: Path) -> None:
         ("client", "import aguia.server", "aguia.client.astray -> aguia.server"),
         ("server", "import aguia.client", "aguia.server.astray -> aguia.client"),
         ("server", "import aguia.cli", "aguia.server.astray -> aguia.cli"),
+        ("client", "import aguia.testing", "aguia.client.astray -> aguia.testing"),
         ("protocol", "import httpx", "aguia.protocol.astray -> httpx"),
         ("codec", "import threading", "aguia.codec.astray -> threading"),
         ("conversation", "from asyncio import Lock", "aguia.conversation.astray -> asyncio"),

@@ -1,5 +1,6 @@
 """The commands and their arguments; each imports what it needs when it is called."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,7 +31,7 @@ def _aguia(
         typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
-    """AG-UI 1.0: serve an agent, talk to one, see both at work."""
+    """AG-UI 1.0: serve an agent, talk to one, check a stream, see it all at work."""
 
 
 @app.command()
@@ -105,6 +106,118 @@ def demo() -> None:
     from aguia.cli.demo import demo
 
     raise typer.Exit(demo())
+
+
+@app.command()
+def check(
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            help="Recordings (JSON Lines, a JSON array, server-sent events, a binary body; also"
+            " gzipped), - for the standard input, or URLs of agents, which are asked to run once.",
+            show_default=False,
+        ),
+    ],
+    format: Annotated[
+        str,
+        typer.Option(help="Of the recordings: auto (found out), jsonl, json, sse or protobuf."),
+    ] = "auto",
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="How to print: text, json, sarif or junit.")
+    ] = "text",
+    input: Annotated[
+        Path | None,
+        typer.Option(help="The run input that the streams answer, as JSON.", show_default=False),
+    ] = None,
+    message: Annotated[
+        str | None,
+        typer.Option(help="What to say to an agent, in place of an input.", show_default=False),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="'NAME: VALUE'",
+            help="A header to send along to an agent; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    peer_version: Annotated[
+        str | None,
+        typer.Option(
+            help="The version of a producer that is known to be old, as 0.0.57.",
+            show_default=False,
+        ),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Report only these rules, or families of rules; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID",
+            help="Do not report these rules, or families of rules; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    max_warnings: Annotated[
+        int | None,
+        typer.Option(min=0, help="Fail with more warnings than these in all.", show_default=False),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="A file of findings that are known already.", show_default=False),
+    ] = None,
+    write_baseline: Annotated[
+        Path | None,
+        typer.Option(help="Write what is found to such a file.", show_default=False),
+    ] = None,
+) -> None:
+    """Find what is wrong with a stream of events, where, and by which rule.
+
+    Exit codes: 0 nothing is wrong; 1 errors, or more warnings than allowed; 2 wrong usage, or a
+    source that can't be read.
+    """
+    from aguia.cli.check import Options, check
+
+    options = Options(
+        format=format,
+        output=output,
+        input=input,
+        message=message,
+        headers=header or (),
+        peer_version=peer_version,
+        only=rule or (),
+        ignore=ignore or (),
+        max_warnings=max_warnings,
+        baseline=baseline,
+        write_baseline=write_baseline,
+    )
+    raise typer.Exit(check(source, options))
+
+
+@app.command()
+def rules(
+    rule: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]",
+            help="A rule, as CHUNK-7, or a family of rules, as CHUNK; by default all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+) -> None:
+    """Print the rules of the protocol that errors and findings name."""
+    from aguia.cli.check import rules
+
+    raise typer.Exit(rules(rule, output=output))
 
 
 @app.command()

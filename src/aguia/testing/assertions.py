@@ -156,7 +156,9 @@ def _differences(actual: Any, wanted: Any, place: str) -> list[str]:
         ]
     if isinstance(wanted, list) and isinstance(actual, list):
         return [f"{place} has {len(actual)} elements, expected {len(wanted)}: {_show(actual)}"]
-    return [] if _same(actual, wanted) else [f"{place} is {_show(actual)}, expected {_show(wanted)}"]
+    return (
+        [] if _same(actual, wanted) else [f"{place} is {_show(actual)}, expected {_show(wanted)}"]
+    )
 
 
 def _same(actual: Any, wanted: Any) -> bool:

@@ -85,7 +85,7 @@ _MAX_FAULTS: Final = 8
 _MAX_MENDS: Final = 8
 """How often one event is mended before it is given up."""
 
-_MAX_CARRIED: Final = 1000
+_MAX_CARRIED: Final = 100
 """How many open items a run that starts too early takes over."""
 
 _EXCERPT: Final = 2000
@@ -174,6 +174,7 @@ class Checker:
         self._request = enforce_input(input, self._warn) if input is not None else None
         request = self._request
         self._compatibility = Compatibility(self._warn)
+        self._is_old = peer_version is not None
         self._middleware: tuple[Middleware, ...] = ()
         if peer_version is not None:
             old = without_subagents(parse_peer_version(peer_version), self._warn)
@@ -199,7 +200,6 @@ class Checker:
         self._superseded: set[str] = set()
         """Runs that had not ended when the next one started, and whether one has ended since."""
         self._ended_late = False
-        self._ended_early = False
         self._gap = 0
         self._forgiven: set[tuple[Family, str]] = set()
         """Items with a finding: what else is wrong with them follows from it."""
@@ -260,15 +260,17 @@ class Checker:
             raw = copy_value(event, self._max_depth)
             if not isinstance(raw, dict):
                 raise DecodeError("an event is a JSON object", rule="EVT-1")
-            typed = convert_event(raw)
-        except (msgspec.ValidationError, UnicodeEncodeError):
-            self._from_raw(raw)
         except DecodeError as error:
             self._unreadable(error)
         except ValueError as error:
             self._unreadable(MalformedEvent(str(error), rule="PROC-3", path=""))
         else:
-            self._from_typed(typed)
+            try:
+                typed = convert_event(raw)
+            except (msgspec.ValidationError, UnicodeEncodeError):
+                self._from_raw(raw)
+            else:
+                self._from_typed(typed)
         return self.findings[before:]
 
     def end(self) -> list[Finding]:
@@ -282,7 +284,9 @@ class Checker:
         if self._splitter.broken_off:
             why = "the stream broke off in the middle of an event"
         elif self._verifier.phase is Phase.ACTIVE:
-            run = f" '{self._start.run_id}'" if self._start is not None and self._start.run_id else ""
+            run = (
+                f" '{self._start.run_id}'" if self._start is not None and self._start.run_id else ""
+            )
             why = f"the stream ended and the run{run} had not ended"
         elif self._verifier.phase is Phase.BEFORE:
             why = "the stream ended before any event had come"
@@ -292,13 +296,9 @@ class Checker:
             self._quiet += self._assumed
             self._verifier.end()
             self._quiet -= self._assumed
-        elif not (
-            self._stuck or self._unread or self._ended_late or self._culprit == self._index
-        ):
+        elif not (self._stuck or self._unread or self._ended_late or self._culprit == self._index):
             # Whoever recorded a stream may well have stopped where it was wrong.
-            self._error(
-                ProtocolViolation(why, rule="RUN-11", index=max(self._index, 0)), key="RUN-11"
-            )
+            self._error(ProtocolViolation(why, rule="RUN-11"), key="RUN-11")
         return self.findings[before:]
 
     # From bytes to events
@@ -444,13 +444,13 @@ class Checker:
     def _take(self, event: Any, mended: set[str] | None = None) -> None:
         """Take an event that fits its type; `mended`: which of its members are not its own."""
         self._type = event.type
+        # What was malformed is lost, so that what builds on it may not apply.
+        loses = mended is not None and isinstance(event, _BUILT_UPON)
+        if loses:
+            self._messages_in_doubt = self._state_in_doubt = True
         if mended is None:
             self._doubts.source(event)
         else:
-            if isinstance(event, MessagesSnapshotEvent | RunStartedEvent):
-                self._messages_in_doubt = True
-            if isinstance(event, StateSnapshotEvent | StateDeltaEvent | RunStartedEvent):
-                self._state_in_doubt = True
             row = TABLE.get(type(event))
             if row is not None and row.member and _wire_name(event, row.member) in mended:
                 self._unread_item(type(event))
@@ -474,7 +474,9 @@ class Checker:
                 self._implied = expanded[:-1]
                 for each in expanded:
                     self._judge(each)
-                return
+                break
+        if loses:
+            self._messages_in_doubt = self._state_in_doubt = True
 
     def _judge_version(self, event: RunStartedEvent) -> None:
         warning = judge_producer(str(event.protocol_version))
@@ -606,7 +608,6 @@ class Checker:
         self._written.clear()
         self._steps.clear()
         self._unread = 0
-        self._ended_early = False
         self._gap += 1
 
     def _recover(self, event: Any, error: SequenceViolation) -> Any:
@@ -634,7 +635,12 @@ class Checker:
             self._error(error)
         else:
             late = isinstance(event, RunFinishedEvent) and event.run_id in self._superseded
-            if not late and not self._ended_early:
+            row = TABLE.get(type(event))
+            # The end of what was left open shows that it is the finish that came too early.
+            known = row is not None and (row.family, getattr(event, row.member, "")) in (
+                self._forgiven
+            )
+            if not late and not known:
                 self._error(error, key=("RUN-6", self._gap))
             return None
         self._silently(
@@ -699,10 +705,9 @@ class Checker:
         verb = "is" if len(items) == 1 else "are"
         error.message = f"{names}{more} {verb} still open"
         self._error(error, key=("RUN-5", self._gap))
-        # If the ends come after all, then it is the finish that came too early.
-        self._ended_early = True
         for item in items:
             self._close(item)
+            self._forgiven.add((item.family, item.id))
         return event
 
     def _is_excused(self, item: OpenItem) -> bool:
@@ -839,6 +844,8 @@ class Checker:
         self._add(explain(warning), key)
 
     def _doubt(self, doubt: Doubt) -> None:
+        if doubt.rule == "VER-1" and self._is_old:
+            return  # as was known
         index, line = doubt.place
         self._add(
             Finding(
@@ -894,6 +901,16 @@ class Checker:
             self.excerpts[index] = excerpt
             self._following.append((index + self._context, excerpt))
 
+
+_BUILT_UPON: Final = (
+    MessagesSnapshotEvent,
+    StateSnapshotEvent,
+    StateDeltaEvent,
+    ActivitySnapshotEvent,
+    ActivityDeltaEvent,
+    RunStartedEvent,
+)
+"""Events whose content decides whether later ones apply."""
 
 _CHUNK_FAMILIES: Final = {
     "TEXT_MESSAGE_CHUNK": Family.MESSAGE,

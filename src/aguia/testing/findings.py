@@ -156,6 +156,7 @@ _EXPECTED: Final[dict[str, str]] = {
     "TOOL-5": "a call with the attribution of the message that carries it",
     "STATE-4": "a patch that applies to the state as it is",
     "ACT-3": "an ACTIVITY_SNAPSHOT with that id before its deltas",
+    "TOOL-4": "an assistant message as the parent of a call",
     "TEXT-3": "an id that no activity message has",
     "EVT-6": "an id of its own for each thing that is named",
     "MSG-1": "a snapshot that holds the messages which are still written to",
@@ -272,6 +273,10 @@ _HINTS: Final[tuple[tuple[str, str, str], ...]] = (
     ("REAS-4", "", "The value has to come after what it belongs to, with that id."),
     ("VER-2", "", "Set protocolVersion to the version of the specification, such as 1.0."),
     ("VER-4", "", "The agent's library is from before 1.0; upgrade it."),
+    ("TEXT-3", "", "Give the text message an id of its own."),
+    ("TOOL-4", "", "parentMessageId has to name an assistant message; leave it out otherwise."),
+    ("EVT-6", "", "Make a new id for each thing, also across kinds of messages."),
+    ("STREAM-4", "", "Another call needs an id of its own."),
     ("MSG-1", "", "A MESSAGES_SNAPSHOT left out a message that was still being written."),
 )
 
@@ -295,6 +300,8 @@ def _narrower(problem: ProtocolViolation | ProtocolWarning) -> tuple[str, ...]:
     related: list[str] = []
     if problem.rule == "PROC-1":
         related.append("PROC-13")
+    elif problem.rule == "STREAM-1" and (kind or "").startswith("TOOL_CALL_"):
+        related.append("TOOL-1")
     elif problem.rule in ("PROC-2", "PROC-3", "PROC-4"):
         if path == "/subagentRunId" and kind in _RUN_SCOPED:
             related.append("EVT-5")
@@ -322,6 +329,12 @@ def _narrower(problem: ProtocolViolation | ProtocolWarning) -> tuple[str, ...]:
             related.append("IN-1")
         if kind == "RUN_STARTED" and path in ("/threadId", "/runId"):
             related.append("RUN-2")
+        if path == "/subagentRunId" and message.endswith("not null"):
+            related.append("SUB-1")
+        if (kind or "").startswith("TEXT_MESSAGE_") and path == "/role":
+            related.append("TEXT-1")
+        if kind == "TOOL_CALL_RESULT" and path.startswith("/content"):
+            related.append("TOOL-7")
         if any(name in message for name in _RESERVED_PARTS):
             related.append("TOOL-13")
     return tuple(related)

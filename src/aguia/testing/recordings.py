@@ -5,12 +5,13 @@ another, over several lines), a capture of server-sent events, or a body of the 
 any of them compressed with gzip. Splitting takes as much memory as the largest event.
 """
 
-import gzip
-import io
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, BinaryIO, Final, Literal, NamedTuple, TypeAlias, cast, get_args
+import zlib
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import BinaryIO, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from aguia.codec.frames import FrameDecoder
 from aguia.codec.sse import MAX_FRAME, SseDecoder
@@ -26,6 +27,7 @@ _HEAD: Final = 64 * 1024
 """How many bytes are looked at to find out the format."""
 
 _BLOCK: Final = 64 * 1024
+_GZIP: Final = 16 + zlib.MAX_WBITS
 _BOM: Final = b"\xef\xbb\xbf"
 _SSE_LINE: Final = re.compile(rb"(?:data|event|id|retry)(?::|\r?\n)|:")
 
@@ -64,14 +66,29 @@ def sniff(head: bytes) -> Format | None:
 def read_blocks(file: BinaryIO) -> Iterator[bytes]:
     """The bytes of a file from where it stands, in blocks, uncompressed where it is gzip.
 
-    Raises `OSError`, `EOFError` or `zlib.error` for what is broken.
+    Raises `OSError`, and `EOFError` or `zlib.error` for compressed data that is broken.
     """
-    buffered = io.BufferedReader(cast("Any", file), _BLOCK)
-    source: io.BufferedReader | gzip.GzipFile = buffered
-    if buffered.peek(2)[:2] == b"\x1f\x8b":
-        source = gzip.GzipFile(fileobj=buffered)
-    while block := source.read1(_BLOCK):
-        yield block
+    head = file.read(2)
+    blocks = chain((head,), iter(partial(file.read, _BLOCK), b""))
+    yield from _unpacked(blocks) if head == b"\x1f\x8b" else blocks
+
+
+def _unpacked(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    member = zlib.decompressobj(_GZIP)
+    for block in blocks:
+        rest = block
+        while rest:
+            if member.eof:
+                # Compressed files may follow one another, with zeros as padding.
+                rest = rest.lstrip(b"\x00")
+                if not rest:
+                    break
+                member = zlib.decompressobj(_GZIP)
+            # A few bytes can stand for any number: they come out a block at a time.
+            yield member.decompress(rest, _BLOCK)
+            rest = member.unused_data if member.eof else member.unconsumed_tail
+    if not member.eof:
+        raise EOFError("it breaks off")
 
 
 class Splitter:
@@ -162,23 +179,26 @@ class _Sse:
     def __init__(self, max_frame: int) -> None:
         self._decoder = SseDecoder(max_frame)
         self._line = 1
-        self._at_start = True
+        self._head = b""
+        """How the line that is being read begins."""
         self._first: int | None = None
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         lines = data.split(b"\n")
         last = len(lines) - 1
         for number, piece in enumerate(lines):
-            if self._at_start and self._first is None and piece.startswith(b"data"):
+            if len(self._head) < 4:
+                self._head = (self._head + piece)[:4]
+            if self._first is None and self._head == b"data":
                 self._first = self._line
             whole = number < last
             for frame in self._decoder.feed(piece + b"\n" if whole else piece):
                 yield Frame(frame, self._first or self._line)
             if whole:
-                if self._at_start and not piece.strip(b"\r"):
+                if self._head in (b"", b"\r"):
                     self._first = None
                 self._line += 1
-            self._at_start = whole or (self._at_start and not piece)
+                self._head = b""
         self._decoder.check()
 
     def end(self) -> Frame | None:

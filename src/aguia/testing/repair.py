@@ -116,9 +116,7 @@ def _plainest(shape: Shape) -> Any:
             return {}
         case ObjectShape(_, members):
             return {
-                name: _plainest(member.shape)
-                for name, member in members.items()
-                if member.required
+                name: _plainest(member.shape) for name, member in members.items() if member.required
             }
         case UnionShape(_, options):
             return _plainest(next(iter(options.values())))

@@ -243,9 +243,7 @@ def _plain(finding: Finding) -> dict[str, Any]:
 
 def as_sarif(reports: Sequence[Report], version: str) -> str:
     """All reports as one SARIF 2.1.0 log."""
-    ids = list(
-        dict.fromkeys(finding.rules[0] for report in reports for finding in report.findings)
-    )
+    ids = list(dict.fromkeys(finding.rules[0] for report in reports for finding in report.findings))
     numbers = {rule_id: number for number, rule_id in enumerate(ids)}
     results = [
         _sarif_result(report, finding, numbers) for report in reports for finding in report.findings
