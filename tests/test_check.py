@@ -786,6 +786,10 @@ def test_findings_and_memory_are_bounded() -> None:
         checker.receive_event({**TEXT[1], "messageId": f"m{number}"})
     assert len(checker.findings) == 10
     assert checker.omitted == 20
+    # Warnings leave room for errors.
+    named = [{"type": "CUSTOM", "name": f"note {number}", "value": 1} for number in range(9)]
+    found = check([RUN, *named, TEXT[1], TEXT[2], END], max_findings=5)
+    assert [each.severity for each in found] == ["warning"] * 5 + ["error"]
     line = json.dumps({**TEXT[1], "delta": "x" * 400}).encode() + b"\n"
     checker = Checker(format="jsonl", context=2)
     checker.receive(json.dumps(RUN).encode() + b"\n" + json.dumps(TEXT[0]).encode() + b"\n")

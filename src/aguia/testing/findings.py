@@ -20,9 +20,6 @@ Severity: TypeAlias = Literal["error", "warning"]
 PAGES: Final = "https://docs.ag-ui.com/spec/1.0/"
 """Where the pages of the specification are."""
 
-MAX_ALSO: Final = 20
-"""How many further events a finding names."""
-
 
 class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One fault of a stream.
