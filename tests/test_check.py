@@ -592,6 +592,13 @@ RUN: Final[Json] = {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "proto
 END: Final[Json] = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
 TEXT: Final[list[Json]] = _message("m", "Hi")
 
+ENCRYPTED: Final[Json] = {
+    "type": "REASONING_ENCRYPTED_VALUE",
+    "subtype": "message",
+    "entityId": "m",
+    "encryptedValue": "x",
+}
+
 
 @pytest.mark.parametrize(
     ("events", "expected"),
@@ -677,6 +684,26 @@ TEXT: Final[list[Json]] = _message("m", "Hi")
             id="a finish after the next start",
         ),
         pytest.param(
+            [RUN, {**RUN, "runId": "s"}, *TEXT, END],
+            [("RUN-4", 1)],
+            id="a run in a run that ends by the outer one's id",
+        ),
+        pytest.param(
+            [RUN, TEXT[0], {**RUN, "runId": "s"}, {**END, "runId": "s"}],
+            [("RUN-4", 2)],
+            id="what is open in a run that has no end",
+        ),
+        pytest.param(
+            [{**RUN, "protocolVersion": None}, *TEXT, END],
+            [("PROC-3", 0)],
+            id="a malformed version is none",
+        ),
+        pytest.param(
+            [RUN, *TEXT[1:], ENCRYPTED, END],
+            [("STREAM-1", 1)],
+            id="what belongs to a message that nobody opened",
+        ),
+        pytest.param(
             [RUN, {"type": "TEXT_MESSAGE_CHUNK", "delta": "x"}, _chunk(delta="y"), END],
             [("CHUNK-2", 1)],
             id="chunks without an id",
@@ -736,6 +763,9 @@ def test_faults_that_have_nothing_to_do_with_each_other_are_all_found() -> None:
         {"type": "CUSTOM", "name": "com.example.late", "value": 1},
         {**RUN, "runId": "r2"},
         {**END, "runId": "r3"},
+        {**RUN, "runId": "r4"},
+        {"type": 5},
+        *TEXT,
     ]
     assert errors(check(events)) == [
         ("PROC-3", 1),
@@ -746,6 +776,8 @@ def test_faults_that_have_nothing_to_do_with_each_other_are_all_found() -> None:
         ("RUN-5", 8),
         ("RUN-6", 9),
         ("RUN-3", 11),
+        ("PROC-3", 13),
+        ("RUN-11", 16),
     ]
 
 
@@ -800,7 +832,7 @@ def test_findings_and_memory_are_bounded() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert checker.events == 10_003
-    assert size < 100_000
+    assert size < 40_000
 
 
 def test_too_large_and_too_deep_events_are_findings() -> None:

@@ -135,8 +135,8 @@ class Recovery:
 
     @property
     def explains_truncation(self) -> bool:
-        """Whether an earlier fault explains that the run has no end."""
-        return self._unread > 0 or self._ended_late
+        """Whether a run in a run explains that this one has no end: the other has had it."""
+        return self._ended_late
 
     def take(self, event: Any, mended: set[str] | None = None) -> None:
         """Take the next event, chunks included.
