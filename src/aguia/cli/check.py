@@ -216,7 +216,7 @@ async def _live(url: str, options: Options, given: RunAgentInput | None) -> Repo
     headers = dict(_field(header) for header in options.headers)
     request = given if given is not None else _question(options.message or "Hello")
     try:
-        transport = HttpTransport(url, headers=headers)
+        transport = HttpTransport(url, headers=headers, retries=0)
     except ValueError as error:
         raise UsageError(str(error)) from None
     checker = Checker(request, format="sse", peer_version=options.peer_version, context=CONTEXT)
