@@ -33,7 +33,7 @@ Citations = dict[str, list[str]]
 FAMILIES = list(dict.fromkeys(rule.family for rule in RULES.values()))
 
 # What looks like a rule id. "RFC 6902" and "UTF-8" must not, hence the exceptions.
-_ID = re.compile(r"(?<![\w-])(?!UTF-|ISO-|RFC-|SHA-)[A-Z]{2,8}-[0-9]{1,3}(?![\w-])")
+_ID = re.compile(r"(?<![\w-])(?!UTF-|ISO-|RFC-|SHA-|PDF-)[A-Z]{2,8}-[0-9]{1,3}(?![\w-])")
 
 # These test the catalogue and this table, so ids in them are examples.
 _NOT_RULE_TESTS = frozenset({"test_rules.py"})
