@@ -9,6 +9,8 @@ root=$(pwd -P)
 
 # A virtual environment must see its own packages and nothing else.
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Else every process that is started would compile all that it imports anew.
+unset PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_ROOT_USER_ACTION=ignore
 # Versions come from the lock file alone, whatever else the machine's pip is told.
 export PIP_CONSTRAINT=/dev/null PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0

@@ -1,7 +1,13 @@
 """Fixtures for all tests, and what tests import: `require_peers` and `shared`."""
 
+import gc
+import os
 import signal
 import socket
+import sys
+import threading
+from collections.abc import Generator
+from typing import Final
 
 import pytest
 
@@ -10,10 +16,41 @@ from support import require_peers, shared
 __all__ = ["anyio_backend", "free_port", "require_peers", "shared"]
 
 
+MEASURES_CHILDREN: Final = "COVERAGE_PROCESS_CONFIG"
+"""What coverage sets, so that processes are measured as well."""
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So it is for what a shell started in the background, and the processes that tests start
     # and interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Spare garbage collections all that is there for good: the modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Run a test marked `unmeasured`, and what it starts, without tracing it for coverage.
+
+    A trace takes code two to six times as long. pytest-cov has `no_cover` for this, which in a
+    worker of pytest-xdist goes on tracing.
+    """
+    if item.get_closest_marker("unmeasured") is None:
+        return (yield)
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
+    inherited = os.environ.pop(MEASURES_CHILDREN, None)
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        return (yield)
+    finally:
+        threading.settrace(of_threads)
+        sys.settrace(tracer)
+        if inherited is not None:
+            os.environ[MEASURES_CHILDREN] = inherited
 
 
 @pytest.fixture(scope="session")

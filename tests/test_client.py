@@ -565,7 +565,7 @@ def _at(moment: datetime) -> str:
 NOW: Final = datetime.now(UTC)
 EAST: Final = timezone(timedelta(hours=14))
 
-EXPIRED: Final = [
+EXPIRED: Final[list[Any]] = [
     "2020-01-01T00:00:00Z",
     "2020-01-01T00:00:00.123Z",
     "2020-01-01T00:00:00.123456789+00:00",
@@ -574,16 +574,16 @@ EXPIRED: Final = [
     "2020-01-01",
     "20200101T000000Z",
     "0001-01-01T00:00:00+14:00",
-    _at(NOW - timedelta(seconds=1)),
-    _at(NOW.replace(tzinfo=None) - timedelta(seconds=1)),
-    _at((NOW - timedelta(minutes=1)).astimezone(EAST)),
+    pytest.param(_at(NOW - timedelta(seconds=1)), id="a second ago"),
+    pytest.param(_at(NOW.replace(tzinfo=None) - timedelta(seconds=1)), id="so without a zone"),
+    pytest.param(_at((NOW - timedelta(minutes=1)).astimezone(EAST)), id="in the east"),
 ]
-OPEN: Final = [
+OPEN: Final[list[Any]] = [
     "9999-12-31T23:59:59Z",
     "9999-12-31T23:59:59-14:00",
-    _at(NOW + timedelta(hours=1)),
-    _at(NOW.replace(tzinfo=None) + timedelta(hours=1)),
-    _at((NOW + timedelta(hours=1)).astimezone(EAST)),
+    pytest.param(_at(NOW + timedelta(hours=1)), id="in an hour"),
+    pytest.param(_at(NOW.replace(tzinfo=None) + timedelta(hours=1)), id="so without a zone"),
+    pytest.param(_at((NOW + timedelta(hours=1)).astimezone(EAST)), id="in the east"),
     *("soon", "", "0", "-1", "1577836800", "1577836800000", "2020-13-01T00:00:00Z"),
     *("2020-01-01T25:00:00Z", "2020-01-01T00:00:00+99:00", "9" * 500, "\x00"),
 ]

@@ -451,12 +451,14 @@ def _is_compacted_well(case: Case, *, end: bool) -> None:
         assert read(case.input, plain, end=end)[1] == wanted
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("seed", range(250))
 def test_a_conformant_stream(seed: int) -> None:
     """RUN-12 and all else: one to three runs, failed ones among them, in every form."""
     _is_compacted_well(well_formed(seed), end=True)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("seed", range(150))
 def test_a_stream_that_was_cut_off(seed: int) -> None:
     """RUN-11."""
@@ -465,6 +467,7 @@ def test_a_stream_that_was_cut_off(seed: int) -> None:
     _is_compacted_well(Case(case.name, case.input, case.events[:cut]), end=False)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("seed", range(150))
 def test_what_was_delivered_of_a_rejected_stream(seed: int) -> None:
     case = broken(well_formed(seed), seed)
@@ -479,6 +482,7 @@ def test_what_was_delivered_of_a_rejected_stream(seed: int) -> None:
     _is_compacted_well(Case(case.name, case.input, plain), end=False)
 
 
+@pytest.mark.unmeasured
 def test_a_long_message_takes_one_pass() -> None:
     """Sixteen thousand deltas, in a time that grows with them and not with their square."""
     deltas = [text("four", metadata={"n": number}) for number in range(16_000)]

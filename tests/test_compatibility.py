@@ -510,6 +510,7 @@ def _example(shape: str) -> dict[str, Any]:
     return event("MESSAGES_SNAPSHOT", messages=[{"role": "user", "content": [part]}])
 
 
+@pytest.mark.unmeasured
 @settings(max_examples=300, deadline=None)
 @given(plain_events())
 def test_what_the_schema_admits_passes_as_the_same_object(plain: dict[str, Any]) -> None:
@@ -519,6 +520,7 @@ def test_what_the_schema_admits_passes_as_the_same_object(plain: dict[str, Any])
     assert warnings == []
 
 
+@pytest.mark.unmeasured
 @settings(max_examples=150, deadline=None)
 @given(values_of(shape_of(RunAgentInput)))
 def test_an_input_of_today_passes_as_the_same_object(plain: dict[str, Any]) -> None:
@@ -543,6 +545,7 @@ _odd = st.one_of(
 )
 
 
+@pytest.mark.unmeasured
 @settings(max_examples=400, deadline=None)
 @given(_odd)
 def test_it_changes_nothing_twice_and_nothing_in_place(given_event: dict[str, Any]) -> None:

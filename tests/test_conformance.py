@@ -378,6 +378,7 @@ def _public_rules() -> dict[str, list[str]]:
     return {name: rules.split(",") for name, rules in (line.split("\t") for line in lines)}
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("how", ["byte", "pieces", "dicts"])
 @pytest.mark.parametrize("name", _params(OWN_STREAMS, "own") + _params(PUBLIC_STREAMS, "public"))
 def test_same_verdict_however_it_arrives(name: str, how: str) -> None:

@@ -954,6 +954,7 @@ def test_events_without_effect_have_none() -> None:
     assert conversation.pending_tool_calls == []
 
 
+@pytest.mark.unmeasured
 def test_a_delta_costs_the_same_in_a_long_thread() -> None:
     """Work that grew with the thread, or with the message, would take minutes."""
     held = [user(str(number)) for number in range(20_000)]

@@ -53,6 +53,7 @@ def malformed(raw: dict[str, Any]) -> tuple[str | None, str]:
 # One verdict on both paths
 
 
+@pytest.mark.unmeasured
 @settings(deadline=None, max_examples=300)
 @given(plain_events())
 def test_what_strict_decoding_accepts_passes_unchanged(raw: dict[str, Any]) -> None:
@@ -64,7 +65,8 @@ def test_what_strict_decoding_accepts_passes_unchanged(raw: dict[str, Any]) -> N
     assert not warnings
 
 
-@settings(deadline=None, max_examples=1000)
+@pytest.mark.unmeasured
+@settings(deadline=None, max_examples=400)
 @given(mutated_events())
 def test_one_verdict_whatever_comes(raw: dict[str, Any]) -> None:
     """PROC-2, PROC-3: where strict decoding refuses, the tolerant path decides."""
@@ -129,6 +131,7 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
+@pytest.mark.unmeasured
 @settings(deadline=None, max_examples=200)
 @given(json_values(8))
 def test_any_object_is_judged(raw: Any) -> None:

@@ -21,7 +21,7 @@ from support import require_peers
 from support_eras import VERSIONS, OldCase, old_stream
 from support_server import canonical, node
 
-CASES: Final = 320
+CASES: Final = 200
 
 _MADE: Final = re.compile(
     "reasoning-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -136,6 +136,7 @@ def held_there() -> list[tuple[OldCase, Held]]:
     return list(zip(cases, _there(cases), strict=True))
 
 
+@pytest.mark.unmeasured
 @pytest.mark.anyio
 async def test_old_streams_mean_the_same_to_both(
     held_there: list[tuple[OldCase, Held]], caplog: pytest.LogCaptureFixture
@@ -166,6 +167,7 @@ async def test_old_streams_mean_the_same_to_both(
     assert differing == []
 
 
+@pytest.mark.unmeasured
 def test_the_streams_show_what_they_are_for() -> None:
     """Every pin, and every retired shape, many times over."""
     cases = [old_stream(seed) for seed in range(CASES)]

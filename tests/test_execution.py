@@ -154,15 +154,14 @@ async def test_a_limit_of_steps_cancels_the_run() -> None:
 async def test_an_agent_that_ignores_its_cancellation_is_cut_off() -> None:
     """RUN-6, RUN-10: within its grace, and what it writes later raises."""
     late: list[str | None] = []
-    over = asyncio.Event()
+    cut_off, over = asyncio.Event(), asyncio.Event()
 
     async def agent(run: Run) -> None:
         async with run.text(message_id="m") as text:
             run.cancel()
-            until = time.monotonic() + 2
-            while time.monotonic() < until:
+            while not cut_off.is_set():
                 try:
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(0.01)
                 except asyncio.CancelledError:
                     pass
             try:
@@ -171,9 +170,10 @@ async def test_an_agent_that_ignores_its_cancellation_is_cut_off() -> None:
                 late.append(error.rule)
         over.set()
 
-    began = time.monotonic()
-    recorded = await record(agent, grace=0.15)
-    assert time.monotonic() - began < 1.5
+    try:
+        recorded = await record(agent, grace=0.15)
+    finally:
+        cut_off.set()
     assert recorded.outcome == "cancelled"
     assert recorded.types == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_END"]
     await over.wait()

@@ -222,8 +222,9 @@ def containers(value: Any) -> list[Any]:
     return found
 
 
+@pytest.mark.unmeasured
 @given(programs())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_whatever_a_program_does_the_reader_ends_with_the_same(
     program: tuple[Any, list[tuple[int, int, int, Any]]],
 ) -> None:

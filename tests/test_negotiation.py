@@ -138,6 +138,7 @@ def test_any_type_can_be_asked_for() -> None:
     assert not admits(["application/*"], "text/event-stream")
 
 
+@pytest.mark.unmeasured
 def test_long_headers_take_linear_time() -> None:
     """Whatever a client sends is read in one pass."""
     for accept in (

@@ -434,8 +434,8 @@ async def test_a_slow_stream_is_kept_alive_and_read() -> None:
 
 # The same streams, read by the npm client and by `Consumer`
 
-WELL_FORMED: Final = 250
-BROKEN: Final = 350
+WELL_FORMED: Final = 150
+BROKEN: Final = 250
 
 
 @dataclass
@@ -655,6 +655,7 @@ def _unknown(case: Case, theirs: Reading, ours: Reading) -> list[str]:
     ]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("framed", [True, False], ids=["bytes", "events"])
 def test_well_formed_streams_mean_the_same_to_both(
@@ -669,6 +670,7 @@ def test_well_formed_streams_mean_the_same_to_both(
     assert differing == []
 
 
+@pytest.mark.unmeasured
 @pytest.mark.usefixtures("quiet")
 def test_broken_streams_get_the_same_verdict_from_both(
     readings: list[tuple[Case, Reading]],

@@ -275,6 +275,7 @@ def test_public_streams_that_the_wire_can_not_express() -> None:
     assert len(_listed(OWN | streams)) == len(" ".join(NOT_ON_THE_WIRE.values()).split())
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", sorted(OWN.keys() - _listed(OWN)))
 def test_own_stream_over_both_bindings(name: str) -> None:
     """PROC-10 and PB-3: the same events, messages, state, verdict and warnings."""
@@ -298,10 +299,11 @@ def _without_halves(event: Any) -> Any:
     return whole
 
 
+@pytest.mark.unmeasured
 def test_random_streams_over_both_bindings() -> None:
     """PROC-10, for streams that keep the rules and for such that break one."""
     compared = 0
-    for seed in range(60):
+    for seed in range(40):
         case = well_formed(seed)
         for each in (case, broken(case, seed), broken(case, seed + 1000)):
             try:
@@ -310,9 +312,10 @@ def test_random_streams_over_both_bindings() -> None:
             except NotOnTheWire as reason:
                 # An attribution on an event that takes none
                 assert str(reason) == "a member that the wire has no field for"  # noqa: PT017
-    assert compared > 160
+    assert compared > 105
 
 
+@pytest.mark.unmeasured
 @given(mutated_events())
 def test_mutated_event_over_both_bindings(event: Any) -> None:
     """PROC-3 to 5 and 10: enforcement judges the same of both, and says the same."""
@@ -562,6 +565,7 @@ def test_repeated_member_keeps_its_place() -> None:
     assert list(decode_struct(twice, 9).items()) == [("a", 3), ("b", 2)]
 
 
+@pytest.mark.unmeasured
 def test_long_chains_of_pieces_take_linear_time() -> None:
     pieces = encode_value({"a": 1}) * 20_000
     assert decode_value(pieces, 9) == {"a": 1}
@@ -872,6 +876,7 @@ def _value(levels: int, kind: str) -> Any:
     return value
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", ["list", "object"])
 def test_nesting(kind: str) -> None:
     """200 levels are fine, and 256 with the event's own; more are refused, however many."""
@@ -885,6 +890,7 @@ def test_nesting(kind: str) -> None:
             decode_event(_custom(_nested(levels, kind)))
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", ["list", "object"])
 def test_nesting_beyond_the_interpreters_limit(kind: str) -> None:
     """A limit that is set too high still ends in an error of ours."""

@@ -506,6 +506,7 @@ async def test_a_class_of_event_middleware_is_made_anew_for_each_run() -> None:
             assert [each.value for each in events if isinstance(each, CustomEvent)] == [2]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.anyio
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_stream_means_the_same_through_it(seed: int) -> None:
@@ -718,6 +719,7 @@ async def test_the_filter_around_a_run() -> None:
             assert [each.tool_call_name for each in started] == ["search"]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("seed", range(60))
 def test_what_is_left_of_a_stream_keeps_the_rules(seed: int) -> None:
     """Every conformant stream stays one, without any call of the tool."""
@@ -776,6 +778,7 @@ async def test_all_else_keeps_its_order_and_waits_for_nothing() -> None:
     assert plain(given) == steps
 
 
+@pytest.mark.unmeasured
 @pytest.mark.anyio
 async def test_nothing_waits_longer_than_the_window() -> None:
     """Also when nothing comes any more, and when deltas come without a pause."""
@@ -882,6 +885,7 @@ def test_a_window_is_longer_than_nothing(seconds: float) -> None:
         throttle(seconds)
 
 
+@pytest.mark.unmeasured
 @pytest.mark.anyio
 @pytest.mark.parametrize("seed", range(40))
 async def test_a_throttled_stream_means_the_same(seed: int) -> None:

@@ -245,7 +245,8 @@ def test_published_documents_are_judged_right_by_it() -> None:
     assert seen > 200
 
 
-@settings(deadline=None, max_examples=400)
+@pytest.mark.unmeasured
+@settings(deadline=None, max_examples=250)
 @given(mutated_events())
 def test_decoding_and_the_schema_agree(raw: dict[str, Any]) -> None:
     """PROC-3: what passes unchanged is what the schema admits, of both schemas."""

@@ -30,7 +30,7 @@ from support_server import node, serve
 Op = tuple[Any, ...]
 Block = list[Op]
 
-SAMPLE: Final = 300
+SAMPLE: Final = 200
 
 WORDS: Final = ("a", "", "é", "\n", "\ud83e", "\udd85", "🦅", '{"q":', "x" * 30)
 ROLES: Final = ("assistant", "assistant", "user", "system", "developer")
@@ -395,8 +395,9 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@pytest.mark.unmeasured
 @settings(
-    max_examples=400,
+    max_examples=200,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -426,6 +427,7 @@ def sample() -> list[tuple[RunAgentInput, Recorded]]:
     return found
 
 
+@pytest.mark.unmeasured
 def test_the_sample_is_of_all_kinds(sample: list[tuple[RunAgentInput, Recorded]]) -> None:
     outcomes = {recorded.outcome for _, recorded in sample}
     assert outcomes == {"success", "error", "cancelled", "interrupt"}
@@ -433,6 +435,7 @@ def test_the_sample_is_of_all_kinds(sample: list[tuple[RunAgentInput, Recorded]]
     assert len(kinds) == 30  # all but MESSAGES_SNAPSHOT
 
 
+@pytest.mark.unmeasured
 def test_the_reference_client_accepts_every_stream(
     sample: list[tuple[RunAgentInput, Recorded]],
 ) -> None:
@@ -455,6 +458,7 @@ def test_the_reference_client_accepts_every_stream(
 # The same over HTTP
 
 
+@pytest.mark.unmeasured
 @pytest.mark.anyio
 async def test_a_program_gives_the_same_events_over_http_and_in_process() -> None:
     """HTTP-2, PROC-7: for a few programs, over a real server and without any."""
@@ -465,14 +469,16 @@ async def test_a_program_gives_the_same_events_over_http_and_in_process() -> Non
         text = repr(block)
         if not any(word in text for word in ("cancel", "spawn", "parallel", "odd")):
             programs[f"run{seed}"] = (block, given_input(random))
-    assert len(programs) > 10
+        if len(programs) == 25:
+            break
+    assert len(programs) == 25
 
     async def agent(run: Run) -> Any:
         await Doing(run, []).do(programs[run.run_id][0], run)
         return "done"
 
     with serve(AgentApp(agent)) as url:
-        for run_id, (_, input) in list(programs.items())[:25]:
+        for run_id, (_, input) in programs.items():
             asked = msgspec.structs.replace(input, run_id=run_id)
             here = [plain(event) async for event in run_agent(agent, asked)]
             assert _made_alike(await _over_http(url, asked)) == _made_alike(here)

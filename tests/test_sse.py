@@ -85,7 +85,8 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, list[bytes]]:
     return body, frames
 
 
-@settings(max_examples=500, deadline=None)
+@pytest.mark.unmeasured
+@settings(max_examples=200, deadline=None)
 @given(bodies(), st.lists(st.integers(0, 10_000), max_size=6))
 def test_any_framing_split_anyhow_gives_the_same_frames(
     made: tuple[bytes, list[bytes]], cuts: list[int]
@@ -151,6 +152,7 @@ def test_a_body_that_breaks_off() -> None:
     assert decoder.end() is None
 
 
+@pytest.mark.unmeasured
 def test_megabyte_events_in_small_pieces_are_linear_work() -> None:
     payload = b"x" * 4_000_000
     body = b"data: " + payload + b"\n\n"
@@ -174,6 +176,7 @@ def test_many_small_events_in_one_piece_are_linear_work() -> None:
     assert time.process_time() - began < 8
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "piece", [b": keep-alive\n", b": keep-alive\n\n", b":", b":x", b"\n", b"\r"]
 )

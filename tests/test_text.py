@@ -186,6 +186,7 @@ def test_halves_elsewhere_are_left_alone() -> None:
     assert made == CustomEvent(name="n" + HIGH, value=[LOW, {HIGH: 1}])
 
 
+@pytest.mark.unmeasured
 @settings(deadline=None, max_examples=300)
 @given(
     st.text(st.sampled_from([EAGLE, "é", "a", "\U0010ffff", "𐀀"]), max_size=8),

@@ -325,6 +325,7 @@ def _dirty() -> Exception:
     return httpx.RemoteProtocolError("peer closed connection without sending complete message body")
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("broken", [False, True], ids=["ended", "broken"])
 async def test_a_body_cut_at_any_byte_is_whole_or_truncated(broken: bool) -> None:
     """RUN-11: never anything else, and what arrived is kept.

@@ -221,6 +221,7 @@ def test_an_enum_refuses_what_it_does_not_name(name: str) -> None:
             assert _refused(name, {**raw, member: "nobody"})
 
 
+@pytest.mark.unmeasured
 @settings(deadline=None, max_examples=150)
 @given(plain_events())
 def test_random_events_round_trip(raw: dict[str, Any]) -> None:
@@ -230,6 +231,7 @@ def test_random_events_round_trip(raw: dict[str, Any]) -> None:
     assert msgspec.convert(raw, aguia.Event) == value
 
 
+@pytest.mark.unmeasured
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_random_values_of_every_definition_round_trip(data: st.DataObject) -> None:
