@@ -53,6 +53,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             os.environ[MEASURES_CHILDREN] = inherited
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    """Escape halves of characters in a report: a worker of pytest-xdist could not send it."""
+    return sendable((yield))
+
+
+def sendable(value: object) -> object:
+    """A copy of plain values whose texts can be written as UTF-8."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {sendable(key): sendable(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(map(sendable, value))
+    return value
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Run asynchronous tests (marked `anyio`) on asyncio."""

@@ -526,7 +526,7 @@ async def test_a_client_that_goes_away_cancels_its_run() -> None:
         asyncio.get_running_loop().call_later(0.05, connection.gone.set)
         began = time.monotonic()
         await connection.run()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
     assert ended == ["cancelled"]
     assert not connection.complete
 
@@ -644,7 +644,7 @@ async def test_shutdown_cancels_what_outlives_its_grace() -> None:
     await asyncio.sleep(0.02)
     began = time.monotonic()
     await app.shutdown(0.05)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
     for task in running:
         assert cancelled(await task)
 
@@ -663,7 +663,7 @@ async def test_shutdown_of_an_idle_application_is_immediate() -> None:
     await call(app)
     began = time.monotonic()
     await app.shutdown()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
 
 
 async def test_a_client_that_reads_nothing_does_not_hold_up_the_shutdown(
@@ -679,7 +679,7 @@ async def test_a_client_that_reads_nothing_does_not_hold_up_the_shutdown(
     await asyncio.sleep(0.02)
     began = time.monotonic()
     await app.shutdown(0.05)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 4
     assert "1 clients do not read" in caplog.text
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

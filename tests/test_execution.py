@@ -127,7 +127,7 @@ async def test_a_deadline_cancels_the_run() -> None:
     began = time.monotonic()
     recorded = await record(agent, deadline=0.05)
     assert recorded.outcome == "cancelled"
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 5
 
 
 async def test_a_limit_of_steps_cancels_the_run() -> None:
@@ -701,7 +701,7 @@ async def test_a_thread_that_hangs_does_not_hold_up_the_end() -> None:
 
     began = time.monotonic()
     recorded = await record(agent, deadline=0.05, grace=0.1)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
     assert recorded.outcome == "cancelled"
     release.set()
 

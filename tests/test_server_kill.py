@@ -25,7 +25,7 @@ from support_runs import plain
 
 pytestmark = pytest.mark.anyio
 
-BOUND: Final = 3.0
+BOUND: Final = 4.5
 """Seconds in which everything here has to be over."""
 
 SSE: Final = "text/event-stream"

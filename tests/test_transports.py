@@ -687,7 +687,7 @@ async def test_a_refusal_that_drips_does_not_hold_up() -> None:
         started = time.monotonic()
         with pytest.raises(InputRejected, match="503: Later"):
             await collect(agent)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
 
 
 # An agent that has moved
