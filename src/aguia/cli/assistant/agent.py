@@ -11,7 +11,7 @@ from aguia.cli.assistant.folder import MAX_READ, Count, Excerpt, Folder, FolderE
 from aguia.cli.assistant.frontend import OPEN_FILE, open_file, report
 from aguia.cli.assistant.request import last_user_text, understand
 from aguia.cli.assistant.search import ask, find
-from aguia.cli.assistant.turn import Lines, Turn, batches
+from aguia.cli.assistant.turn import VERBATIM, Lines, Turn, batches
 from aguia.cli.words import plural, size
 from aguia.protocol.messages import Message, ToolMessage, UserMessage
 from aguia.server import Run
@@ -125,7 +125,8 @@ async def _read(turn: Turn, path: str) -> dict[str, Any]:
         facts = {"path": excerpt.path, "bytes": excerpt.size, "lines": excerpt.lines}
         await answer({**facts, "complete": not excerpt.cut})
     async with turn.phase(1):
-        async with turn.run.text() as text:
+        metadata = None if path.lower().endswith(".md") else VERBATIM
+        async with turn.run.text(metadata=metadata) as text:
             for piece in _pieces(excerpt.text or "The file is empty.\n"):
                 await text.write(piece)
         if excerpt.cut:

@@ -17,10 +17,13 @@ from anyio import to_thread
 from aguia.cli.assistant.folder import Folder, FolderError, clean
 from aguia.server import Run, Speaker, TextStream, ToolCallStream
 
-__all__ = ["Answer", "Lines", "Turn", "batches", "json_text"]
+__all__ = ["VERBATIM", "Answer", "Lines", "Turn", "batches", "json_text"]
 
 BATCH_SECONDS: Final = 0.05
 """How long the thread works before the run is looked after again."""
+
+VERBATIM: Final = {"mimeType": "text/plain"}
+"""The metadata of words that are no Markdown, so that names such as `__init__.py` stay whole."""
 
 T = TypeVar("T")
 
@@ -77,7 +80,7 @@ class Turn:
 
     async def say(self, words: str) -> None:
         """Says something, line by line."""
-        async with self.run.text() as text:
+        async with self.run.text(metadata=VERBATIM) as text:
             for line in words.splitlines(keepends=True):
                 await text.write(line)
 
@@ -133,7 +136,9 @@ class Lines:
     async def write(self, line: str) -> None:
         """Appends a line, which brings its own line end."""
         if self._text is None:
-            self._text = await self._stack.enter_async_context(self._speaker.text())
+            self._text = await self._stack.enter_async_context(
+                self._speaker.text(metadata=VERBATIM)
+            )
         await self._text.write(line)
 
 
