@@ -15,9 +15,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -640,6 +639,87 @@ def test_calls_of_tools_that_the_chat_has_not_are_refused(url: str) -> None:
     assert done.returncode == 0
 
 
+TOOLS = """
+def open_window() -> str:
+    "Opens a window."
+    return "opened"
+"""
+
+
+def test_a_tool_runs_without_a_terminal_only_if_it_was_named(url: str, tmp_path: Path) -> None:
+    """SEC-2: without consent a call is refused; FRONT-5: the agent is told."""
+    (tmp_path / "mine.py").write_text(TOOLS)
+    refused = aguia("chat", "--tools", "mine.py", url, "frontend", cwd=tmp_path)
+    assert refused.returncode == 0
+    assert "└ ✗ Refused" in refused.stdout
+    assert "--yes" in refused.stdout
+    done = aguia("chat", "--tools", "mine", "--yes", "open_window", url, "frontend", cwd=tmp_path)
+    assert "  ● open_window {}\n  └ opened\n" in done.stdout
+    assert "tools said ['opened']" in done.stdout
+    wrong = aguia("chat", "--tools", "mine.py", "--yes", "opn", url, "frontend", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert wrong.stderr == "aguia: --yes opn: no tool of that name is offered\n"
+
+
+def test_a_conversation_is_saved_and_gone_on_with(url: str, tmp_path: Path) -> None:
+    lines = "hi\n/save talk.json\n/save talk.json\n/save\n/save no/where.json\n/new\n/messages\n"
+    done = aguia("chat", url, input=lines, cwd=tmp_path)
+    assert done.returncode == 0
+    for told in (
+        "Saved 2 messages to talk.json.",
+        "talk.json is there already; nothing is written.",
+        "/save needs a file, as in: /save FILE",
+        "Cannot write no/where.json: No such file or directory",
+        "No messages yet.",
+    ):
+        assert told in done.stdout
+    saved = json.loads((tmp_path / "talk.json").read_text())
+    assert saved["messages"][0]["content"] == "hi"
+    again = aguia("chat", "--load", "talk.json", url, input="/messages\n", cwd=tmp_path)
+    assert "user: hi\nassistant: You said 'hi'; tools said [].\n" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot read talk.json: No such file or directory"),
+        ("[", "talk.json holds no conversation"),
+        ("[1]", "talk.json holds no conversation"),
+        ('{"messages": [{"role": "user"}]}', "talk.json"),
+        ('{"messages": 5, "threadId": {}}', "talk.json"),
+    ],
+)
+def test_what_is_no_saved_conversation_is_refused(
+    tmp_path: Path, content: str | None, words: str
+) -> None:
+    if content is not None:
+        (tmp_path / "talk.json").write_text(content)
+    done = aguia("chat", "--load", "talk.json", "http://127.0.0.1:9/", "hi", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("aguia: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_files_are_sent_from_an_argument_and_by_command(url: str, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\x00" * 20)
+    assert "ImagePart" in aguia("chat", url, "see", "@a.png", cwd=tmp_path).stdout
+    assert "ImagePart" in aguia("chat", url, input="/image a.png what is it\n", cwd=tmp_path).stdout
+    piped = aguia("chat", url, input="see @a.png\n", cwd=tmp_path)
+    assert "You said 'see @a.png'" in piped.stdout, "what is piped in names no files"
+    missing = aguia("chat", url, "see", "@b.png", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert missing.stderr == "✗ There is no file b.png.\n"
+
+
+def test_an_agent_that_declares_nothing_is_no_obstacle(url: str) -> None:
+    """CAP-1: what is not declared is no obstacle."""
+    done = aguia("chat", url, input="/tools\nhi\n")
+    assert "The agent is offered no tools; --tools offers those of a module." in done.stdout
+    assert "You said 'hi'" in done.stdout
+    assert done.returncode == 0
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -722,6 +802,10 @@ class OtherServer(BaseHTTPRequestHandler):
             frames = [f"data: {json.dumps(event)}\n\n" for event in STREAMS[self.path]]
             self.answer("text/event-stream", "".join(frames).encode())
 
+    def do_GET(self) -> None:
+        declared = {"tools": {"items": [{"name": "dig\x1b", "description": "Digs.\nDeep."}]}}
+        self.answer("application/json", json.dumps(declared).encode())
+
     def answer(self, content_type: str, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Type", content_type)
@@ -771,6 +855,13 @@ def test_what_goes_wrong_is_one_clear_line(other_server: str, path: str, words: 
     assert done.stdout == ("half\n" if path == "/truncated" else "")
 
 
+def test_the_tools_that_an_agent_declares_are_listed(other_server: str) -> None:
+    """CAP-1."""
+    done = aguia("chat", other_server + "/newer", input="/tools\n")
+    assert "The agent's own:\n  dig␛: Digs.⏎Deep.\n" in done.stdout
+    assert done.returncode == 0
+
+
 def test_warnings_are_shown_once_and_do_not_fail_the_run(other_server: str) -> None:
     """PROC-2: what is stripped is named."""
     done = aguia("chat", other_server + "/newer", "x")
@@ -815,138 +906,6 @@ def test_a_reader_that_leaves_early_is_no_error(url: str) -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-# -- with a terminal -------------------------------------------------------------------
-
-
-class Terminal:
-    """The command on a terminal of its own, as a person has it."""
-
-    def __init__(self, *arguments: str, cwd: Path | None = None) -> None:
-        import pty
-
-        self.screen, inner = pty.openpty()
-        self.shown = ""
-        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-        environment.pop("NO_COLOR", None)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "aguia", *arguments],
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            cwd=cwd,
-            env=environment,
-            start_new_session=True,
-        )
-        os.close(inner)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        with suppress(OSError):
-            while data := os.read(self.screen, 4096):
-                self.shown += data.decode("utf-8", "replace")
-
-    def wait_for(self, words: str, *, after: int = 0) -> int:
-        """Waits until `words` are shown; where they end."""
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until:
-            if (at := self.shown.find(words, after)) >= 0:
-                return at + len(words)
-            time.sleep(0.02)
-        pytest.fail(f"{words!r} did not appear in {self.shown[after:]!r}")
-
-    def type(self, text: str) -> None:
-        os.write(self.screen, text.encode())
-
-    def ends(self) -> int:
-        return self.process.wait(SECONDS)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(SECONDS)
-        self._reader.join(SECONDS)
-        os.close(self.screen)
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Terminal]]:
-    """Starts the command on a terminal; what is left of it is ended with the test."""
-    with ExitStack() as stack:
-
-        def start(*arguments: str, cwd: Path | None = None) -> Terminal:
-            terminal = Terminal(*arguments, cwd=cwd)
-            stack.callback(terminal.close)
-            return terminal
-
-        yield start
-
-
-@posix
-def test_a_conversation_at_the_prompt(url: str, start: Callable[..., Terminal]) -> None:
-    terminal = start("chat", url)
-    at = terminal.wait_for("> ")
-    terminal.type("hi\n")
-    at = terminal.wait_for("You said 'hi'", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("slow\n")
-    at = terminal.wait_for("tick tick", after=at)
-    os.kill(terminal.process.pid, signal.SIGINT)
-    at = terminal.wait_for("■ Cancelled.", after=at)
-    at = terminal.wait_for("> ", after=at)
-    os.kill(terminal.process.pid, signal.SIGINT)  # at the prompt it only asks again
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("fail\n")
-    at = terminal.wait_for("no credit", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("approve\n")
-    at = terminal.wait_for("Answer yes or no", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("yes\n")
-    at = terminal.wait_for("And the rest?", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("/cancel\n")
-    at = terminal.wait_for("'cancelled'", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("/help\n")
-    at = terminal.wait_for("/messages", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("\x04")
-    assert terminal.ends() == 0
-    assert "\x1b[" in terminal.shown
-    assert "Traceback" not in terminal.shown
-
-
-@posix
-def test_an_open_question_is_said_at_every_prompt(url: str, start: Callable[..., Terminal]) -> None:
-    terminal = start("chat", url)
-    at = terminal.wait_for("> ")
-    terminal.type("choose\n")
-    at = terminal.wait_for("? The agent asks (input): Which colour?", after=at)
-    at = terminal.wait_for("Expected: quit | red; /cancel drops the question.", after=at)
-    at = terminal.wait_for("> ", after=at)
-    for typed, told in (("blue", "That does not fit: expected quit | red"), ("/state", "{}")):
-        terminal.type(f"{typed}\n")
-        at = terminal.wait_for(told, after=at)
-        at = terminal.wait_for("? Which colour?", after=at)
-        at = terminal.wait_for("Expected: quit | red; /cancel drops the question.", after=at)
-        at = terminal.wait_for("> ", after=at)
-    terminal.type("red\n")
-    at = terminal.wait_for("'resolved', 'red')", after=at)
-    terminal.wait_for("> ", after=at)
-    terminal.type("exit\n")
-    assert terminal.ends() == 0
-    assert terminal.shown.count("Which colour?") == 3, "and not twice in a row"
-
-
-@posix
-def test_quit_leaves(url: str, start: Callable[..., Terminal]) -> None:
-    terminal = start("chat", url)
-    terminal.wait_for("> ")
-    terminal.type("/quit\n")
-    assert terminal.ends() == 0
-
-
 # -- demo ------------------------------------------------------------------------------
 
 
@@ -973,24 +932,6 @@ def test_the_demo_holds_its_conversation_and_ends(project: Path) -> None:
         done.stdout,
     )
     assert "\x1b" not in done.stdout
-
-
-@posix
-def test_the_demo_leaves_the_prompt_to_the_person(
-    project: Path, start: Callable[..., Terminal]
-) -> None:
-    terminal = start("demo", cwd=project)
-    at = terminal.wait_for(f"Now you, in {project}: ")
-    at = terminal.wait_for("/help", after=at)
-    at = terminal.wait_for("> ", after=at)
-    terminal.type("read reader.py\n")
-    at = terminal.wait_for("return data", after=at)
-    at = terminal.wait_for("> ", after=at)
-    [address] = set(re.findall(r"http://127\.0\.0\.1:(\d+)/", terminal.shown))
-    terminal.type("\x04")
-    assert terminal.ends() == 0
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", int(address))) != 0, "the server is still there"
 
 
 @posix

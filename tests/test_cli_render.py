@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from aguia import Consumer
-from aguia.cli.render import Cleaner, Renderer, one_line
+from aguia.cli.render import Renderer
+from aguia.cli.safe import Cleaner, one_line
 from aguia.protocol.errors import ProtocolWarning
 
 

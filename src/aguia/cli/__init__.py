@@ -6,7 +6,7 @@ import sys
 
 __all__ = ["main"]
 
-NEEDED = ("typer", "rich", "uvicorn", "pathspec")
+NEEDED = ("typer", "rich", "uvicorn", "pathspec", "prompt_toolkit")
 """What the extra `cli` brings along."""
 
 

@@ -88,16 +88,55 @@ def chat(
             show_default=False,
         ),
     ] = None,
+    tools: Annotated[
+        str,
+        typer.Option(
+            "--tools",
+            metavar="MODULE|FILE.py",
+            help="Offer the functions of a Python module to the agent as tools. You are asked"
+            " before one runs.",
+            show_default=False,
+        ),
+    ] = "",
+    yes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--yes",
+            metavar="TOOL",
+            help="Run this tool without asking, also where nobody can be asked; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    load: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Go on with what /save has written.", show_default=False),
+    ] = "",
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Show text as it comes, and not as Markdown.")
+    ] = False,
+    no_history: Annotated[
+        bool, typer.Option("--no-history", help="Do not keep what is typed for the next time.")
+    ] = False,
 ) -> None:
     """Talk to any AG-UI agent in the terminal.
+
+    In a message, @FILE sends a file along.
 
     Exit codes: 0 answered; 1 the run failed, broke a rule, broke off or was refused; 2 wrong
     usage, or nothing answers at the URL; 3 cancelled by the agent, or it asks for an answer;
     130 Ctrl-C.
     """
-    from aguia.cli.chat import chat
+    from aguia.cli.chat import Options, chat
 
-    raise typer.Exit(chat(url, message=" ".join(message or []), headers=header or []))
+    options = Options(
+        headers=header or [],
+        tools=tools,
+        allowed=yes or [],
+        load=load,
+        plain=plain,
+        keep_history=not no_history,
+    )
+    raise typer.Exit(chat(url, message=" ".join(message or []), options=options))
 
 
 @app.command()

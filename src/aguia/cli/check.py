@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 from aguia import PROTOCOL_VERSION, __version__
-from aguia.cli.render import STYLES, one_line
+from aguia.cli.render import STYLES
+from aguia.cli.safe import one_line
 from aguia.cli.words import plural
 from aguia.client import PROTOBUF, HttpTransport
 from aguia.pipeline.compatibility import noting, upgrade_input

@@ -1,29 +1,43 @@
 """A conversation as text in a terminal: events go in, lines come out as they stream.
 
-Output is only ever appended, so it reads the same in a terminal, in a pipe and in a file;
-without a terminal it holds no escape sequence at all. What an agent sends can neither: its
-control characters are made visible before they are written (`Cleaner`, `one_line`).
+Without a terminal, output is only ever appended and holds no escape sequence at all, so it reads
+the same in a pipe and in a file. In a terminal what the agent says is laid out as Markdown, and
+what of it is still growing, a paragraph or a tool's arguments, is redrawn in its place. What an
+agent sends can write no escape sequence in either: see `aguia.cli.safe`.
 
 Subagents that work in parallel would be unreadable if each wrote as it comes. One has the floor
 at a time: the events of the others wait, and are shown when it is finished or has been silent
 for a moment. The agent itself is heard between any two lines.
 """
 
-import json
+import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
-from shutil import get_terminal_size
-from typing import Any, Final, Literal, TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO
 
 from msgspec import UNSET, UnsetType
 from rich.console import Console
 from rich.style import Style
+from rich.text import Text
 
+from aguia.cli.brief import (
+    brief,
+    changes_of,
+    compact,
+    laid_out,
+    last_of_each,
+    outline,
+    part_words,
+    until,
+)
+from aguia.cli.live import Line, Live
+from aguia.cli.safe import MAX_LINE, Cleaner, clean, one_line
 from aguia.cli.words import plural
-from aguia.protocol.content import ContentPart, TextPart
+from aguia.protocol.content import ContentPart
 from aguia.protocol.errors import ProtocolWarning
 from aguia.protocol.events import (
     ActivityDeltaEvent,
@@ -51,6 +65,7 @@ from aguia.protocol.events import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
+from aguia.protocol.messages import ToolCall, ToolMessage
 from aguia.protocol.outcomes import (
     Interrupt,
     RunFinishedCancelledOutcome,
@@ -59,19 +74,25 @@ from aguia.protocol.outcomes import (
     TokenUsage,
 )
 
-__all__ = ["Cleaner", "Renderer", "one_line"]
+if TYPE_CHECKING:
+    from aguia.cli.markdown import MarkdownLines, Painter, WrappedLines
+
+__all__ = ["Renderer"]
 
 MAX_ARGUMENTS: Final = 600
 """How many characters of a call's arguments are shown."""
 
+MAX_CARD_LINES: Final = 16
+"""How many lines of a call's arguments are shown when they are laid out."""
+
+MAX_LAID_OUT: Final = 20_000
+"""Arguments of more characters are not laid out."""
+
 MAX_RESULT_LINES: Final = 12
 """How many lines of a tool's result are shown."""
 
-MAX_CHANGES: Final = 6
-"""How many members of a state, or operations of a patch, a line shows."""
-
-MAX_LINE: Final = 300
-"""How many characters a line of the chat's own (a state change, a result) has at most."""
+MIN_COLUMNS: Final = 20
+"""A terminal that is narrower breaks the lines itself."""
 
 MAX_QUESTION_LINES: Final = 300
 """How many lines of an agent's question are shown."""
@@ -81,6 +102,18 @@ SILENCE_SECONDS: Final = 0.5
 
 ACTIVITY_SECONDS: Final = 1.0
 """Changes of one activity are shown at most this often."""
+
+FRAME_SECONDS: Final = 0.04
+"""What is redrawn is so at most this often."""
+
+FRAME_SHARE: Final = 5
+"""Laying out takes at most one part in so many of the time, however long that takes."""
+
+WAITING_SECONDS: Final = 1.0
+"""After so long without a sign of the agent, it is said that it is waited for."""
+
+PLAIN_TEXT: Final = "text/plain"
+"""The `mimeType` in the metadata of a message that is no Markdown."""
 
 STYLES: Final = {
     "text": "",
@@ -101,56 +134,15 @@ STYLES: Final = {
 }
 
 
-# What a terminal would act on, and what a person is shown instead. Bidirectional embeddings,
-# overrides and isolates reorder what comes after them, so they go; line and paragraph
-# separators are no line ends here.
-_VISIBLE: Final[dict[int, str]] = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)},
-    0x7F: "\u2421",
-    **dict.fromkeys(range(0x80, 0xA0), "\ufffd"),
-    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd"),
-    **dict.fromkeys((0x2028, 0x2029), " "),
-}
-
-
-class Cleaner:
-    """Makes streamed text safe to write, whatever way it is cut into deltas.
-
-    Tabs and line feeds stay; CR LF is one line feed. A surrogate pair that was cut in two comes
-    out as its character.
-    """
-
-    def __init__(self) -> None:
-        self._held = ""
-
-    def feed(self, delta: str) -> str:
-        """The text to write for the next delta."""
-        text = self._held + delta
-        self._held = ""
-        # The last character may be the first half of something.
-        if text and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
-            text, self._held = text[:-1], text[-1]
-        return _clean(text)
-
-    def end(self) -> str:
-        """What is left to write when no delta follows."""
-        text, self._held = self._held, ""
-        return _clean(text)
-
-
-def one_line(text: str, limit: int = MAX_LINE) -> str:
-    """Text that is safe to write within a line: no line ends, at most `limit` characters."""
-    # What is cut away need not be cleaned: this may be megabytes.
-    flat = _clean(text[: limit + 1]).replace("\n", "⏎").replace("\t", " ")
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
-
-
 class Renderer:
     """Writes a conversation to `out`, and what went wrong in it to `err`.
 
     `styled` says whether escape sequences for colours may be written; by default they are
-    where the stream is a terminal that wants them (`NO_COLOR`, `TERM=dumb`). `columns` is the
-    width of the terminal, 0 where `out` is none. `clock` gives seconds.
+    where the stream is a terminal that wants them (`NO_COLOR`, `TERM=dumb`). `live` says whether
+    what grows is redrawn in place; by default it is in a terminal that can. `markdown`: in such
+    a terminal, what the agent says is laid out. `columns` is the width of the terminal, 0 where
+    `out` is none. `clock` gives seconds. `call_of` finds the tool call with an id, to show it
+    with a question that is about it; `read_only` names the tools that run without asking.
     """
 
     def __init__(
@@ -159,15 +151,23 @@ class Renderer:
         err: TextIO | None = None,
         *,
         styled: bool | None = None,
+        live: bool | None = None,
+        markdown: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        call_of: Callable[[str], ToolCall | None] = lambda _: None,
     ) -> None:
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
         self.styled = _wants_colours(self.out) if styled is None else styled
+        self.call_of = call_of
+        self.read_only: Set[str] = frozenset()
         self._err_styled = _wants_colours(self.err) if styled is None else styled
         self._styles = {name: Style.parse(style) for name, style in STYLES.items()}
-        self.columns = max(40, get_terminal_size().columns) if self.out.isatty() else 0
-        self._at_start = True  # of a line
+        self._markdown = markdown
+        self._live: Live | None = None
+        if _can_redraw(self.out) if live is None else live:
+            self._live = Live(self.out.write, self._size)
+        self._at_start = True  # of a line, with nothing left to be redrawn
         self._blank_lines = 0  # that the text ends with and that are only written if it goes on
         self._block = ""  # what the last lines belong to; an empty line sets blocks apart
         self._open = ""  # the id of what the line that is being written belongs to
@@ -181,6 +181,37 @@ class Renderer:
         self._speaking: dict[str, int] = {}  # how many messages and calls each one has open
         self._waiting: dict[str, list[Event]] = {}  # what each one has said without the floor
         self._activities: dict[str, _Activity] = {}
+        self._stale = False  # whether more has come than is drawn
+        self._next_frame = 0.0  # when the next may be drawn
+        self._idle_since: float | None = None  # when something last came in the run under way
+        self._paused = False
+        self._patience = False  # whether it says that the agent is waited for
+
+    @property
+    def columns(self) -> int:
+        """The width of the terminal; 0 where `out` is none."""
+        return max(MIN_COLUMNS, self._size()[0]) if self.out.isatty() else 0
+
+    @cached_property
+    def _painter(self) -> "Painter":
+        # What lays out Markdown takes its time to load, and a pipe has no use for it.
+        from aguia.cli.markdown import Painter
+
+        return Painter(styled=self.styled)
+
+    @property
+    def _between(self) -> bool:
+        """Whether nothing that was begun is in the way of something else."""
+        return self._at_start or self._patience
+
+    def _size(self) -> tuple[int, int]:
+        """The columns and rows of the terminal, as they are now."""
+        try:
+            columns, rows = os.get_terminal_size(self.out.fileno())
+        except (OSError, ValueError):
+            columns, rows = 0, 0
+        # A terminal of nobody's, such as one that a program made, may not know its size.
+        return columns or _number("COLUMNS", 80), rows or _number("LINES", 24)
 
     # -- what the chat says itself -----------------------------------------------------
 
@@ -188,22 +219,20 @@ class Renderer:
         """Echoes a message of the user's that was not typed at a prompt."""
         self._begin("user")
         self._write("> ", "user")
-        self._write(f"{_clean(text)}\n", "label")
+        self._write(f"{clean(text)}\n", "label")
 
     def before_prompt(self) -> None:
         """Makes room for a prompt."""
         self._begin("user")
         self.out.flush()
 
-    def typed(self, *, newline: bool = False) -> None:
-        """Takes note that the user ended a line at the prompt; or ends it, when he left it."""
-        self._at_start = not newline
-        self._finish_line()
+    def typed(self) -> None:
+        """Takes note that a line at the prompt has ended."""
+        self._at_start = True
 
     def note(self, text: str) -> None:
-        """A line of the chat's own."""
-        self._begin("note")
-        self._write(f"{_clean(text)}\n", "aside")
+        """A line of the chat's own, or several."""
+        self.listing(clean(text).split("\n"), "aside")
 
     def error(self, text: str) -> None:
         """A line that says what went wrong."""
@@ -213,8 +242,43 @@ class Renderer:
         """A line that says what was lost without ending the run."""
         self._complain(f"! {warning}", "warning")
 
+    def begin(self) -> None:
+        """Takes note that a run begins, which may be silent for a while."""
+        self._idle_since = self._clock()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While the block runs, nothing is written because time passes: someone else writes."""
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            self.begin()
+
+    def answered(self, message: ToolMessage) -> None:
+        """How this side answered a call that the agent left to it."""
+        if message.error:
+            self._result(message.tool_call_id, f"✗ {message.error}", style="error")
+        else:
+            self._result(message.tool_call_id, message.content)
+        self.out.flush()
+
+    def listing(self, lines: Sequence[str], style: str = "text") -> None:
+        """Lines of the chat's own, broken between words where the terminal is too narrow."""
+        self._begin("note")
+        columns = self.columns
+        for line in lines:
+            text = clean(line).replace("\n", " ").replace("\t", "    ")
+            parts = [text]
+            if columns and len(text) >= columns:
+                parts = [line.written for line in self._painter.lay_out(Text(text), columns - 1)]
+            for part in parts:
+                self._write(f"{part}\n", style)
+
     def end(self) -> None:
         """Ends the run's output, wherever in it the run broke off."""
+        self._idle_since = None
         while self._waiting:
             self._floor = None
             self._hear_waiting()
@@ -226,6 +290,8 @@ class Renderer:
         for item in self._items.values():
             if item.kind != "call" and (rest := item.cleaner.end()):
                 self._stream(item, rest)
+            if item.lines is not None:
+                self._end_lines(item)
         self._finish_line()
         self._items.clear()
         self.out.flush()
@@ -234,6 +300,8 @@ class Renderer:
 
     def event(self, event: Event) -> None:
         """Writes what the event adds to the conversation, now or when it is its turn."""
+        if self._idle_since is not None:
+            self._idle_since = self._clock()
         speaker = getattr(event, "subagent_run_id", UNSET) or ""
         if isinstance(event, SubagentStartedEvent):
             self._agents[speaker] = one_line(event.name, 60)
@@ -247,10 +315,15 @@ class Renderer:
 
     def breathe(self) -> None:
         """Shows what is due by the time that has passed; to be called now and then."""
+        if self._paused:
+            return
         if self._waiting and self._clock() - self._spoke >= SILENCE_SECONDS:
             self._floor = None
             self._hear_waiting()
         self._show_activities(due=self._clock())
+        if self._stale:
+            self._draw()
+        self._wait()
         self.out.flush()
 
     # -- who is heard ------------------------------------------------------------------
@@ -263,7 +336,7 @@ class Renderer:
         if self._floor in (None, speaker):
             return True
         if not speaker:
-            return self._at_start
+            return self._between
         # The subagent of the one that has the floor works for it.
         return (
             isinstance(event, SubagentStartedEvent) and event.parent_subagent_run_id == self._floor
@@ -293,7 +366,7 @@ class Renderer:
         while self._waiting:
             if self._floor is None:
                 speaker = "" if "" in self._waiting else next(iter(self._waiting))
-            elif self._floor and self._at_start and "" in self._waiting:
+            elif self._floor and self._between and "" in self._waiting:
                 speaker = ""
             elif self._floor in self._waiting:
                 speaker = self._floor
@@ -319,14 +392,18 @@ class Renderer:
                     "text",
                     label=one_line(name or role, 60),
                     owner=self._owner(event),
+                    lines=self._markdown_for(event),
                 )
             case ReasoningMessageStartEvent():
                 key = f"reasoning {event.message_id}"
-                self._items[key] = _Item(key, "reasoning", "thinking", owner=self._owner(event))
+                item = _Item(key, "reasoning", "thinking", owner=self._owner(event))
+                item.lines = self._wrapped_for(item)
+                self._items[key] = item
             case ToolCallStartEvent():
                 name = self._tools[event.tool_call_id] = one_line(event.tool_call_name, 60)
                 key = f"call {event.tool_call_id}"
-                item = _Item(key, "call", label=name, owner=self._owner(event))
+                mark = " (reads only)" if event.tool_call_name in self.read_only else ""
+                item = _Item(key, "call", label=f"{name}{mark}", owner=self._owner(event))
                 self._items[key] = item
                 self._stream(item, "")
             case TextMessageContentEvent():
@@ -342,18 +419,20 @@ class Renderer:
             case ToolCallEndEvent():
                 self._close(f"call {event.tool_call_id}")
             case ToolCallResultEvent():
-                self._result(event)
+                if event.subagent_run_id is UNSET:
+                    self._show_activities()
+                self._result(event.tool_call_id, event.content)
             case StateSnapshotEvent():
-                self._aside(f"≡ state: {_outline(event.snapshot)}", "state")
+                self._aside(f"≡ state: {outline(event.snapshot)}", "state")
             case StateDeltaEvent():
-                self._aside(f"≡ state: {_changes(event.delta)}", "state")
+                self._aside(f"≡ state: {changes_of(event.delta)}", "state")
             case ActivitySnapshotEvent():
                 self._activities.pop(event.message_id, None)
-                self._aside(f"◇ {event.activity_type}: {_outline(event.content)}", "state")
+                self._aside(f"◇ {event.activity_type}: {outline(event.content)}", "state")
             case ActivityDeltaEvent():
                 activity = self._activities.setdefault(event.message_id, _Activity())
                 activity.label = event.activity_type
-                activity.changes = _last_of_each([*activity.changes, *event.patch])
+                activity.changes = last_of_each([*activity.changes, *event.patch])
                 self._show_activities(due=self._clock())
             case StepFinishedEvent():
                 self._show_activities()
@@ -366,7 +445,7 @@ class Renderer:
                 suspended = isinstance(event.outcome, SubagentFinishedSuspendedOutcome)
                 how = "waits for an answer" if suspended else "is done"
                 if event.result is not UNSET:
-                    how += f": {_outline(event.result)}"
+                    how += f": {outline(event.result)}"
                 self._aside(f"◆ {self._agent(event.subagent_run_id)} {how}", "step")
             case SubagentErrorEvent():
                 self._aside(
@@ -375,7 +454,7 @@ class Renderer:
             case MessagesSnapshotEvent():
                 self._aside(f"≡ messages: {len(event.messages)} restated", "state")
             case CustomEvent():
-                self._aside(f"◇ {event.name}: {_brief(event.value)}", "aside")
+                self._aside(f"◇ {event.name}: {brief(event.value)}", "aside")
             case RunFinishedEvent():
                 self._finished(event)
             case RunErrorEvent():
@@ -390,17 +469,17 @@ class Renderer:
     def _finished(self, event: RunFinishedEvent) -> None:
         self.end()
         if event.result is not UNSET:
-            self._aside(f"= result: {_outline(event.result, 200)}", "result")
+            self._aside(f"= result: {outline(event.result, 200)}", "result")
         match event.outcome:
             case RunFinishedCancelledOutcome():
                 self._aside("■ The agent stopped the run before it was complete.", "warning")
             case RunFinishedInterruptOutcome():
                 for interrupt in event.outcome.interrupts:
-                    self._question(interrupt)
+                    self.question(interrupt)
         self._usage(event.usage)
 
-    def _question(self, interrupt: Interrupt) -> None:
-        """What the agent asks; of a diff in it, the lines are coloured as such."""
+    def question(self, interrupt: Interrupt) -> None:
+        """What the agent asks, and about which call; a diff in it is coloured as such."""
         said, _, more = (interrupt.message or "").replace("\r\n", "\n").partition("\n")
         self._aside(f"? The agent asks ({interrupt.reason}): {said}".rstrip(), "warning", rows=4)
         lines = more.strip("\n").split("\n") if more.strip() else []
@@ -409,16 +488,21 @@ class Renderer:
             self._aside(line, _diff_style(line) if is_diff else "text", rows=4)
         if len(lines) > MAX_QUESTION_LINES:
             self._aside(f"… {plural(len(lines) - MAX_QUESTION_LINES, 'more line')}", "aside")
+        about = interrupt.tool_call_id
+        if about is not UNSET and (call := self.call_of(about)) is not None:
+            self._call(call)
+        if interrupt.expires_at is not UNSET:
+            self._aside(f"to be answered {until(interrupt.expires_at)}", "aside")
 
     def _show_activities(self, *, due: float | None = None) -> None:
         """Shows the changes that are held back: all, or between lines those due by this time."""
-        if due is not None and not self._at_start:
+        if due is not None and not self._between:
             return
         for activity in self._activities.values():
             if activity.changes and (due is None or due - activity.shown >= ACTIVITY_SECONDS):
                 changes, activity.changes = activity.changes, []
                 activity.shown = self._clock()
-                self._aside(f"◇ {activity.label}: {_changes(changes)}", "state")
+                self._aside(f"◇ {activity.label}: {changes_of(changes)}", "state")
 
     def _usage(self, usage: list[TokenUsage] | UnsetType) -> None:
         for entry in usage or ():
@@ -430,19 +514,32 @@ class Renderer:
             model = f" ({entry.model})" if entry.model else ""
             self._aside(f"tokens: {', '.join(counts) or 'not reported'}{model}", "aside")
 
-    def _result(self, event: ToolCallResultEvent) -> None:
-        if event.subagent_run_id is UNSET:
-            self._show_activities()
-        under_its_card = self._block == "aside" and self._open == f"end call {event.tool_call_id}"
-        name = "" if under_its_card else f"{self._tools.get(event.tool_call_id, 'result')}: "
-        content = event.content
-        text = content if isinstance(content, str) else " ".join(map(_part, content))
+    def _result(
+        self, call_id: str, content: str | Sequence[ContentPart], *, style: str = "result"
+    ) -> None:
+        under_its_card = self._block == "aside" and self._open == f"end call {call_id}"
+        name = "" if under_its_card else f"{self._tools.get(call_id, 'result')}: "
+        text = content if isinstance(content, str) else " ".join(map(part_words, content))
         lines = text[: MAX_RESULT_LINES * MAX_LINE].strip().split("\n")
-        self._aside(f"└ {name}{lines[0].rstrip()}", "result", rows=2)
+        self._aside(f"└ {name}{lines[0].rstrip()}", style, rows=2)
         for line in lines[1:MAX_RESULT_LINES]:
-            self._aside(f"  {line.rstrip()}", "result")
+            self._aside(f"  {line.rstrip()}", style)
         if (more := text.strip().count("\n") + 1 - MAX_RESULT_LINES) > 0:
             self._aside(f"  … {more:,} more line{'' if more == 1 else 's'}", "aside")
+
+    def _call(self, call: ToolCall) -> None:
+        """A call that a question is about, with its arguments."""
+        name, arguments = one_line(call.function.name, 60), call.function.arguments
+        flat = compact(arguments)
+        if flat is not None and len(name) + len(flat) + 12 < (self.columns or MAX_LINE):
+            self._aside(f"about {name} {flat}", "card")
+            return
+        self._aside(f"about {name}", "card")
+        lines = laid_out(arguments)
+        for line in lines[:MAX_CARD_LINES]:
+            self._aside(f"    {line}", "arguments", rows=2)
+        if (more := len(lines) - MAX_CARD_LINES) > 0:
+            self._aside(f"    … {plural(more, 'more line')}", "aside")
 
     # -- messages and calls that stream ------------------------------------------------
 
@@ -457,13 +554,18 @@ class Renderer:
         if rest := item.cleaner.end():
             self._stream(item, rest)
         if item.kind == "call":
-            if item.cut:
+            if self._live is not None:
+                self._end_card(item)
+            elif item.cut:
                 self._stream(item, "")
                 self._write(f"… and {item.cut:,} more characters", "aside")
             if self._open == key:
                 self._finish_line()
                 self._open = f"end {key}"
-        elif self._open == key:
+            return
+        if item.lines is not None:
+            self._end_lines(item)
+        if self._open == key:
             self._finish_line()
 
     def _stream(self, item: "_Item", text: str) -> None:
@@ -472,20 +574,17 @@ class Renderer:
             text = text.lstrip("\n")
             if not text:
                 return
+        redrawn = self._live is not None and (item.kind == "call" or item.lines is not None)
         if self._open != item.key:
             self._begin("aside" if item.kind == "call" else item.key)
             self._open = item.key
-            again = "… " if item.begun else ""
-            if item.kind == "call":
-                self._write(f"  ● {item.owner}{again}{item.label} ", "card")
-            elif item.owner or item.label or again:
-                mark = f"{item.label}: " if item.label else ""
-                self._write(
-                    f"{again}{item.owner}{mark}",
-                    "reasoning" if item.kind == "reasoning" else "label",
-                )
-            item.begun = True
-        if item.kind == "call":
+            if not redrawn or item.kind != "call":
+                self._introduce(item)
+            item.again, item.begun = item.begun, True
+            item.blank = False
+        if redrawn:
+            self._grow(item, text)
+        elif item.kind == "call":
             fits = text[: max(0, MAX_ARGUMENTS - item.length)]
             item.length += len(text)
             item.cut += len(text) - len(fits)
@@ -501,6 +600,154 @@ class Renderer:
             elif ends:
                 self._write("\n")
                 self._blank_lines = ends - 1
+
+    def _introduce(self, item: "_Item") -> None:
+        """Who says what follows, and that it goes on, where that is not plain."""
+        again = "… " if item.begun else ""
+        if item.kind == "call":
+            self._write(f"  ● {item.owner}{again}{item.label} ", "card")
+        elif item.owner or item.label or again:
+            mark = f"{item.label}: " if item.label else ""
+            style = "reasoning" if item.kind == "reasoning" else "label"
+            line = f"{again}{item.owner}{mark}"
+            if item.lines is None:
+                self._write(line, style)
+            elif item.kind == "text":
+                self._write(f"{line.rstrip()}\n", style)
+
+    # -- what is redrawn while it grows ------------------------------------------------
+
+    def _markdown_for(self, event: TextMessageStartEvent) -> "MarkdownLines | None":
+        """What lays out a message; None if it is shown as it comes."""
+        metadata = event.metadata
+        plain = isinstance(metadata, dict) and metadata.get("mimeType") == PLAIN_TEXT
+        if plain or not self._markdown or self._live is None:
+            return None
+        from aguia.cli.markdown import MarkdownLines
+
+        return MarkdownLines(self._painter)
+
+    def _wrapped_for(self, item: "_Item") -> "WrappedLines | None":
+        """What breaks the lines of a message between words; None without a terminal."""
+        if self._live is None:
+            return None
+        from aguia.cli.markdown import WrappedLines
+
+        first = f"{item.owner}{item.label}: "
+        return WrappedLines(self._painter, self._styles[item.kind], first)
+
+    def _grow(self, item: "_Item", text: str) -> None:
+        if item.lines is not None:
+            item.lines.feed(text)
+        else:
+            # Of arguments that are too long to be laid out, the beginning is shown.
+            item.arguments += text[: max(0, MAX_LAID_OUT - len(item.arguments))]
+            item.length += len(text)
+        self._at_start = False
+        self._stale = True
+        self._draw()
+
+    def _draw(self, *, now: bool = False) -> None:
+        """Draws what is open as it is by now, but not more often than the eye can follow."""
+        item = self._items.get(self._open)
+        if self._live is None or item is None or not self._stale:
+            return
+        began = self._clock()
+        if not now and began < self._next_frame:
+            return
+        self._stale = False
+        if item.lines is not None:
+            width = self.columns - 1 if self.columns else 79
+            for block in item.lines.take(width):
+                self._draw_block(item, block)
+            rest = item.lines.rest(width)
+            self._live.draw(_apart(rest) if item.blank else rest)
+        else:
+            self._live.draw(self._card(item, one_line(item.arguments, MAX_ARGUMENTS)))
+        took = self._clock() - began
+        self._next_frame = began + max(FRAME_SECONDS, FRAME_SHARE * took)
+
+    def _draw_block(self, item: "_Item", block: list[Line]) -> None:
+        assert self._live is not None
+        if block:
+            self._live.draw(_apart(block) if item.blank else block)
+            self._live.leave()
+            item.blank = item.kind == "text"
+
+    def _settle(self) -> None:
+        """Leaves what is drawn as it is, complete to here, since something else comes."""
+        if self._live is None:
+            return
+        item = self._items.get(self._open)
+        if item is None or item.closed or (item.kind != "call" and item.lines is None):
+            return
+        self._draw(now=True)
+        self._live.leave()
+        if item.lines is not None:
+            item.lines.split()
+        self._at_start = True
+
+    def _end_lines(self, item: "_Item") -> None:
+        """Draws what a message ends with."""
+        assert self._live is not None
+        assert item.lines is not None
+        if item.closed:
+            return
+        if self._open != item.key and item.begun:
+            # Others had the last word, and there may be nothing left to say.
+            item.closed = True
+            return
+        width = self.columns - 1 if self.columns else 79
+        for block in item.lines.end(width):
+            self._draw_block(item, block)
+        self._stale, item.closed = False, True
+        self._at_start = True
+
+    def _end_card(self, item: "_Item") -> None:
+        """Draws a call with all of its arguments, laid out."""
+        assert self._live is not None
+        self._stream(item, "")
+        lines = laid_out(item.arguments)
+        flat = compact(item.arguments) if lines else item.arguments.strip()[:2]
+        head = len(item.owner) + len(item.label) + 6
+        if flat is not None and head + len(flat) < (self.columns or 80):
+            self._live.draw(self._card(item, flat))
+        else:
+            shown = self._card(item, "")
+            for line in lines[:MAX_CARD_LINES]:
+                shown += self._lines(
+                    f"      {one_line(line, 2 * (self.columns or 80))}", "arguments"
+                )
+            cut = item.length - len(item.arguments)
+            if (more := len(lines) - MAX_CARD_LINES) > 0:
+                shown += self._lines(f"      … {plural(more, 'more line')}", "aside")
+            elif cut:
+                shown += self._lines(f"      … and {cut:,} more characters", "aside")
+            self._live.draw(shown)
+        self._live.leave()
+        self._stale, item.closed = False, True
+        self._at_start = True
+
+    def _card(self, item: "_Item", arguments: str) -> list[Line]:
+        again = "… " if item.again else ""
+        text = Text.assemble(
+            (f"  ● {item.owner}{again}{item.label} ", self._styles["card"]),
+            (arguments, self._styles["arguments"]),
+        )
+        return self._painter.lay_out(text, (self.columns or 80) - 1)
+
+    def _lines(self, text: str, style: str) -> list[Line]:
+        return self._painter.lay_out(Text(text, self._styles[style]), (self.columns or 80) - 1)
+
+    def _wait(self) -> None:
+        """Says how long the agent has been silent, until it says something."""
+        if self._live is None or self._idle_since is None or not self._between:
+            return
+        seconds = self._clock() - self._idle_since
+        if seconds >= WAITING_SECONDS:
+            self._patience = True
+            self._at_start = False
+            self._live.draw(self._lines(f"  … {seconds:.0f} s", "aside"))
 
     def _owner(self, event: Any) -> str:
         """How the work of a subagent is marked; nothing for the agent itself (SUB-1)."""
@@ -538,6 +785,12 @@ class Renderer:
         self._blank_lines, self._open, self._block = 0, "", block
 
     def _finish_line(self) -> None:
+        if self._patience and self._live is not None:
+            self._patience = False
+            self._live.clear()
+            self._at_start = True
+        if not self._at_start:
+            self._settle()
         if not self._at_start:
             self._write("\n")
 
@@ -556,6 +809,11 @@ class _Item:
     label: str
     owner: str
     begun: bool = False
+    again: bool = False  # whether it has been introduced before
+    blank: bool = False  # whether an empty line comes before its next block
+    closed: bool = False
+    lines: "MarkdownLines | WrappedLines | None" = None
+    arguments: str = ""
     length: int = 0  # of a call's arguments so far
     cut: int = 0  # how much of it is not shown
     cleaner: Cleaner = field(default_factory=Cleaner)
@@ -576,75 +834,23 @@ def _wants_colours(stream: TextIO) -> bool:
     return console.is_terminal and colours and not console.no_color
 
 
-def _clean(text: str) -> str:
-    text = text.replace("\r\n", "\n")
-    if text.isascii() and text.isprintable():
-        return text
-    # Two halves of a pair next to each other are one character.
-    return (
-        text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").translate(_VISIBLE)
-    )
+def _can_redraw(stream: TextIO) -> bool:
+    """Whether it is a terminal on which the cursor can be moved."""
+    console = Console(file=stream)
+    return console.is_terminal and not console.is_dumb_terminal and stream.isatty()
 
 
-def _brief(value: Any, limit: int = 40) -> str:
-    """A JSON value in a few characters; of lists and objects, how much they hold."""
-    if isinstance(value, str):
-        value = value if len(value) <= limit else value[: limit - 1] + "…"
-    elif isinstance(value, list):
-        return "[]" if not value else f"[{plural(len(value), 'item')}]"
-    elif isinstance(value, dict):
-        return "{}" if not value else f"{{{plural(len(value), 'key')}}}"
-    return json.dumps(value, ensure_ascii=False)
+def _number(variable: str, default: int) -> int:
+    value = os.environ.get(variable, "")
+    return int(value) if value.isdecimal() and 0 < int(value) < 10_000 else default
 
 
-def _outline(value: Any, limit: int = 40) -> str:
-    """A whole state or result: its top-level members, each in a few characters."""
-    if not isinstance(value, dict) or not value:
-        return _brief(value, limit)
-    members = [f"{key} = {_brief(member)}" for key, member in islice(value.items(), MAX_CHANGES)]
-    return _listed(members, len(value))
-
-
-def _changes(patch: Sequence[Mapping[str, Any]]) -> str:
-    """A JSON Patch: which paths it changes, and to what."""
-    changes = []
-    for operation in patch[:MAX_CHANGES]:
-        path = operation["path"] or "(all)"
-        match operation["op"]:
-            case "add" | "replace":
-                changes.append(f"{path} = {_brief(operation['value'])}")
-            case "remove":
-                changes.append(f"{path} removed")
-            case "move" | "copy" as how:
-                done = "moved" if how == "move" else "copied"
-                changes.append(f"{path} {done} from {operation['from']}")
-    return _listed(changes, len(changes) + max(0, len(patch) - MAX_CHANGES)) or "unchanged"
-
-
-def _last_of_each(patch: list[Any]) -> list[Any]:
-    """A patch without the operations on a path that a later one replaces."""
-    last = {operation["path"]: at for at, operation in enumerate(patch)}
-    return [
-        operation
-        for at, operation in enumerate(patch)
-        if operation["op"] != "replace" or last[operation["path"]] == at
-    ]
+def _apart(lines: list[Line]) -> list[Line]:
+    """The same lines, set apart by an empty one."""
+    return [Line("", 0), *lines] if lines else []
 
 
 def _diff_style(line: str) -> str:
     if line.startswith(("+++", "---", "@@")):
         return "place"
     return {"+": "added", "-": "removed"}.get(line[:1], "text")
-
-
-def _listed(some: list[str], of: int) -> str:
-    more = f" and {of - len(some)} more" if of > len(some) else ""
-    return ", ".join(some) + more
-
-
-def _part(part: ContentPart) -> str:
-    """A part of a tool's result; what is no text is named and not shown (TOOL-10, TOOL-12)."""
-    if isinstance(part, TextPart):
-        return part.text
-    kind = part.source.mime_type
-    return f"[{part.type}{f' {kind}' if kind else ''}]"
