@@ -5,20 +5,18 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, Final, Literal
+from typing import IO, Any, Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from aguia.client.transports import Answer
 from aguia.codec.json import parse_object
-from aguia.codec.recordings import RecordedRun, read_runs
+from aguia.codec.recordings import RecordedRun, mapped, mapping, read_runs
 from aguia.protocol.errors import TransportError
 from aguia.protocol.input import RunAgentInput
 
 __all__ = ["Recording"]
-
-_BOUNDS: Final = ("RUN_STARTED", "RUN_FINISHED")
 
 
 class Recording:
@@ -84,7 +82,7 @@ class Recording:
         """Nothing is held that would have to be released."""
 
     async def _play(self, run: RecordedRun, input: RunAgentInput) -> AsyncGenerator[Any, None]:
-        rename = _renaming(run, input) if self._mapped else {}
+        ids = mapping(run, input.thread_id, input.run_id) if self._mapped else {}
         began = anyio.current_time()
         for at, event in run.events:
             if self._pace is None or (at is None and self._pace == "original"):
@@ -93,7 +91,7 @@ class Recording:
                 await anyio.sleep_until(began + (at or 0))
             else:
                 await anyio.sleep(self._pace)
-            yield _renamed(parse_object(event) if isinstance(event, bytes) else event, rename)
+            yield mapped(parse_object(event) if isinstance(event, bytes) else event, ids)
 
 
 def _content(source: str | PathLike[str] | bytes | IO[bytes]) -> bytes:
@@ -105,30 +103,3 @@ def _content(source: str | PathLike[str] | bytes | IO[bytes]) -> bytes:
     if not isinstance(content, bytes):
         raise TypeError("a recording is read from a file that is open in binary mode")
     return content
-
-
-def _renaming(run: RecordedRun, input: RunAgentInput) -> dict[tuple[str, str], str]:
-    """For the recorded run's ids, under the members that hold them, those of this run."""
-    asked: Any = run.input
-    if asked is None:
-        asked = next((event for _, event in run.events if _is(event, "RUN_STARTED")), {})
-    ids = {"threadId": input.thread_id, "runId": input.run_id}
-    return {(name, asked[name]): ids[name] for name in ids if isinstance(asked.get(name), str)}
-
-
-def _renamed(event: dict[str, Any], rename: dict[tuple[str, str], str]) -> dict[str, Any]:
-    if not rename or not _is(event, *_BOUNDS):
-        return event
-    event = _with_ids(event, rename)
-    if isinstance(event.get("input"), dict):
-        event["input"] = _with_ids(event["input"], rename)
-    return event
-
-
-def _with_ids(holder: dict[str, Any], rename: dict[tuple[str, str], str]) -> dict[str, Any]:
-    ids = {name: new for (name, old), new in rename.items() if holder.get(name) == old}
-    return {**holder, **ids}
-
-
-def _is(event: Any, *types: str) -> bool:
-    return isinstance(event, dict) and event.get("type") in types

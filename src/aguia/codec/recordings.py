@@ -22,7 +22,15 @@ from aguia.codec.json import convert_event, parse_object
 from aguia.codec.sse import SseDecoder
 from aguia.protocol.errors import DecodeError
 
-__all__ = ["MAX_RECORDING", "Recorded", "RecordedRun", "read_lines", "read_runs"]
+__all__ = [
+    "MAX_RECORDING",
+    "Recorded",
+    "RecordedRun",
+    "mapped",
+    "mapping",
+    "read_lines",
+    "read_runs",
+]
 
 MAX_RECORDING: Final = 1024 * 1024 * 1024
 """How many bytes a recording may have, unpacked."""
@@ -31,6 +39,7 @@ _GZIP: Final = b"\x1f\x8b"
 _BOM: Final = b"\xef\xbb\xbf"
 _SSE_LINES: Final = (b":", b"data:", b"event:", b"id:", b"retry:")
 _TERMINAL: Final = ("RUN_FINISHED", "RUN_ERROR")
+_BOUNDS: Final = ("RUN_STARTED", "RUN_FINISHED")
 _LONGEST: Final = 1e9  # seconds, and no number for which a clock has no place
 
 
@@ -210,3 +219,34 @@ def _typed(event: dict[str, Any]) -> Any:
         return convert_event(event)
     except (msgspec.ValidationError, UnicodeEncodeError):
         return event
+
+
+# Whose run it is when a recording is played
+
+
+def mapping(run: RecordedRun, thread_id: str, run_id: str) -> dict[tuple[str, str], str]:
+    """For the recorded run's ids, under the members that hold them, those of another run."""
+    asked: Any = run.input
+    if asked is None:
+        asked = next((event for _, event in run.events if _is(event, "RUN_STARTED")), {})
+    ids = {"threadId": thread_id, "runId": run_id}
+    return {(name, asked[name]): ids[name] for name in ids if isinstance(asked.get(name), str)}
+
+
+def mapped(event: dict[str, Any], ids: dict[tuple[str, str], str]) -> dict[str, Any]:
+    """The event with the ids that `mapping` gives, where it is one that starts or ends a run."""
+    if not ids or not _is(event, *_BOUNDS):
+        return event
+    event = _with_ids(event, ids)
+    if isinstance(event.get("input"), dict):
+        event["input"] = _with_ids(event["input"], ids)
+    return event
+
+
+def _with_ids(holder: dict[str, Any], ids: dict[tuple[str, str], str]) -> dict[str, Any]:
+    new = {name: id_ for (name, old), id_ in ids.items() if holder.get(name) == old}
+    return {**holder, **new}
+
+
+def _is(event: Any, *types: str) -> bool:
+    return isinstance(event, dict) and event.get("type") in types
