@@ -233,7 +233,7 @@ def test_version_and_help() -> None:
     assert asked.stdout == f"aguia {__version__} (AG-UI {PROTOCOL_VERSION})\n"
     told = aguia("--help")
     assert told.returncode == 0
-    for command in ("serve", "chat", "demo", "schema"):
+    for command in ("serve", "chat", "demo", "probe", "record", "replay", "schema"):
         assert command in told.stdout
 
 

@@ -259,6 +259,237 @@ def rules(
     raise typer.Exit(rules(rule, output=output))
 
 
+def _probe_list(wanted: bool) -> None:
+    if wanted:
+        from aguia.cli.probe import probe_list
+
+        typer.echo(probe_list())
+        raise typer.Exit
+
+
+@app.command()
+def probe(
+    url: Annotated[str, typer.Argument(help="Where the agent is.")],
+    message: Annotated[
+        str | None,
+        typer.Option("--message", "-m", help="What makes the agent answer.", show_default=False),
+    ] = None,
+    tool: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The frontend tool that is offered to it.", show_default=False
+        ),
+    ] = None,
+    tool_message: Annotated[
+        str | None, typer.Option(help="What makes it call that tool.", show_default=False)
+    ] = None,
+    interrupt_message: Annotated[
+        str | None, typer.Option(help="What makes it stop and ask.", show_default=False)
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="'NAME: VALUE'",
+            help="A header to send along; repeatable. It is not kept.",
+            show_default=False,
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run only these probes, by their names, rules or families of rules; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Leave these out; repeatable.", show_default=False),
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds that one probe may take.")] = 30.0,
+    idle: Annotated[
+        float, typer.Option(min=0, help="Seconds for which an idle client reads nothing.")
+    ] = 2.0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    junit: Annotated[
+        Path | None, typer.Option(help="Write JUnit XML there too.", show_default=False)
+    ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep what was sent and what came in this folder. By default it is kept in a"
+            " temporary one, and only if a probe fails.",
+            show_default=False,
+        ),
+    ] = None,
+    _: Annotated[
+        bool,
+        typer.Option("--list", help="List the probes.", callback=_probe_list, is_eager=True),
+    ] = False,
+) -> None:
+    """Talk to a server and judge what it does: plain, odd and malformed inputs, tools, versions.
+
+    The agent is run a few dozen times. It only does what its messages lead it to do; with
+    --tool-message and --interrupt-message choose what may happen.
+
+    Exit codes: 0 no probe failed; 1 one did; 2 wrong usage, or nothing to probe at the URL.
+    """
+    from aguia.cli.probe import Options, probe
+    from aguia.testing.probes import ProbeSettings
+
+    usual = ProbeSettings()
+    settings = ProbeSettings(
+        message=message or usual.message,
+        tool=tool or usual.tool,
+        tool_message=tool_message or "",
+        interrupt_message=interrupt_message or "",
+        timeout=timeout,
+        idle=idle,
+    )
+    options = Options(
+        settings=settings,
+        headers=header or (),
+        only=only or (),
+        skip=skip or (),
+        json=json,
+        junit=junit,
+        evidence=evidence,
+    )
+    raise typer.Exit(probe(url, options))
+
+
+@app.command()
+def record(
+    url: Annotated[str, typer.Argument(help="Where the agent is.")],
+    file: Annotated[str, typer.Argument(help="Where to write the recording; - for the output.")],
+    message: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--message",
+            "-m",
+            help="What to say; repeatable, for several runs of one thread.",
+            show_default=False,
+        ),
+    ] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(help="A run input as JSON, sent before any message.", show_default=False),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="'NAME: VALUE'",
+            help="A header to send along; repeatable. It is not recorded.",
+            show_default=False,
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Keep the body as it came, without inputs and times.")
+    ] = False,
+    append: Annotated[bool, typer.Option("--append", help="Add to what the file holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a run may take.")] = 600.0,
+) -> None:
+    """Call an agent and keep what comes and when, for replay, check and tests.
+
+    The recording is JSON Lines: the input and each event with its time. What breaks the rules is
+    recorded like anything else.
+
+    Exit codes: 0 the last run succeeded; 1 it failed, broke a rule, broke off or was refused; 2
+    wrong usage, or nothing answers at the URL; 3 it was cancelled, or asks for an answer; 130
+    Ctrl-C.
+    """
+    from aguia.cli.record import record
+
+    code = record(
+        url,
+        file,
+        messages=message or (),
+        input=input,
+        headers=header or (),
+        raw=raw,
+        append=append,
+        force=force,
+        timeout=timeout,
+    )
+    raise typer.Exit(code)
+
+
+def _fault_list(wanted: bool) -> None:
+    if wanted:
+        from aguia.cli.replay import fault_list
+
+        typer.echo(fault_list())
+        raise typer.Exit
+
+
+@app.command()
+def replay(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A recording: JSON Lines, a JSON array of events or server-sent events, also"
+            " gzipped."
+        ),
+    ],
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")
+    ] = 8000,
+    pace: Annotated[
+        str,
+        typer.Option(
+            metavar="PACE",
+            help="original, with the recorded times, or the seconds between two events; 0 is as"
+            " fast as it goes.",
+        ),
+    ] = "original",
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FAULT",
+            help="What to spoil in every answer, as drop:3 (events count from 0); repeatable."
+            " --list-faults lists them.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Decides what a fault without a number leaves open.")
+    ] = 0,
+    keep_ids: Annotated[
+        bool,
+        typer.Option("--keep-ids", help="Keep the recorded run and thread ids."),
+    ] = False,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Refuse requests (410) after the last recorded run."),
+    ] = False,
+    _: Annotated[
+        bool,
+        typer.Option("--list-faults", help="List the faults.", callback=_fault_list, is_eager=True),
+    ] = False,
+) -> None:
+    """Serve a recording as an agent, with faults on demand. Ctrl-C ends it, with exit code 0."""
+    from aguia.cli.replay import replay
+
+    code = replay(
+        file,
+        host=host,
+        port=port,
+        pace=pace,
+        faults=fault or (),
+        seed=seed,
+        keep_ids=keep_ids,
+        once=once,
+    )
+    raise typer.Exit(code)
+
+
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the protocol."""
