@@ -248,12 +248,13 @@ async def test_leaving_counts_as_truncated(way: str, silent: bool) -> None:
     """
     half = _Half(silent=silent)
     async with raw_server(half) as server, HttpAgent(server.url, tools=[LOOK]) as agent:
-        stream = agent.run("Hi", timeout=0.2 if way == "timeout" else None)
+        stream = agent.run("Hi", timeout=1.5 if way == "timeout" else None)
         arrived = asyncio.Event()
         reading = asyncio.create_task(read(stream, arrived))
-        await half.asked.wait()
-        if not silent:
-            await arrived.wait()
+        async with asyncio.timeout(10):
+            await half.asked.wait()
+            if not silent:
+                await arrived.wait()
         match way:
             case "agent":
                 agent.cancel()
