@@ -152,6 +152,7 @@ def _plain(findings: list[Json]) -> str:
 # Random streams
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("block", range(8))
 def test_random_streams_get_the_verdict_of_the_reader(block: int) -> None:
     for seed in range(block * 25, block * 25 + 25):
@@ -173,6 +174,7 @@ _JSON: Final = st.recursive(
 _quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.unmeasured
 @_quick
 @given(st.integers(0, 200), st.data())
 def test_values_of_any_kind_never_break_the_checker(seed: int, data: st.DataObject) -> None:
@@ -198,6 +200,7 @@ def test_values_of_any_kind_never_break_the_checker(seed: int, data: st.DataObje
     assert agree(said, check(events, case.input))
 
 
+@pytest.mark.unmeasured
 @_quick
 @given(st.integers(0, 200), st.data())
 def test_broken_bytes_never_break_the_checker(seed: int, data: st.DataObject) -> None:
@@ -811,6 +814,7 @@ def test_the_likely_cause_depends_on_the_fault() -> None:
     assert null.related == ("EVT-4",)
 
 
+@pytest.mark.unmeasured
 def test_findings_and_memory_are_bounded() -> None:
     checker = Checker(max_findings=10)
     checker.receive_event(RUN)

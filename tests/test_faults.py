@@ -167,6 +167,7 @@ def kind_of(name: str) -> Kind:
     )
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(("name", "broken"), [("sse", False), ("gzip", True), ("protobuf", True)])
 async def test_a_run_cut_at_every_byte(name: str, broken: bool) -> None:
     """RUN-11: whole where the terminal event has arrived, else truncated."""

@@ -1562,6 +1562,7 @@ def held() -> dict[str, Held]:
     return found
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_both_clients_end_with_the_same(name: str, held: dict[str, Held]) -> None:
     """After each run the same messages, state, interrupts and pending calls; the same next input.

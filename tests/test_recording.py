@@ -219,6 +219,7 @@ async def test_a_last_line_that_broke_off_is_left_out(kind: str) -> None:
             assert agent.messages[-1].content == "Olá, águia"
 
 
+@pytest.mark.unmeasured
 async def test_a_body_cut_at_any_byte_plays_what_had_arrived() -> None:
     """RUN-11: with the verdict that the bytes themselves get."""
     data = frame(*HELLO)

@@ -758,6 +758,7 @@ def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 VALUES = st.recursive(LEAVES, containers, max_leaves=6)
 
 
+@pytest.mark.unmeasured
 @settings(deadline=None)
 @given(
     types=st.lists(st.sampled_from(SIMPLE), min_size=1, max_size=3),
@@ -813,6 +814,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.unmeasured
 @given(
     signature=st.sampled_from(SIGNATURES),
     text=st.one_of(
