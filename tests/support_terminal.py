@@ -59,10 +59,6 @@ def begin(arguments, terminal, folder, environment):
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "COVERAGE_PROCESS_CONFIG" in environment:
-        import coverage
-
-        coverage.process_startup(force=True)
     sys.argv = ["aguia", *arguments]
     sys.path[0] = ""
     from aguia.cli import main
@@ -78,15 +74,11 @@ class Origin:
     """The process that terminals get forks of."""
 
     def __init__(self) -> None:
-        environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")
-        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", ORIGIN],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment,
         )
         self._lock = threading.Lock()
 

@@ -202,6 +202,20 @@ def test_lines_of_several_and_the_history(start: Callable[..., Terminal], tmp_pa
     assert terminal.ends() == 0
 
 
+def test_a_history_that_has_grown_is_cut(start: Callable[..., Terminal], tmp_path: Path) -> None:
+    kept = tmp_path / "state" / "aguia" / "history"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("".join(f"\n# then\n+said {n} {'x' * 1_000}\n" for n in range(1_200)))
+    terminal = start()
+    terminal.at_prompt()
+    terminal.type(UP)
+    terminal.wait_for("> said 1199 xxx")
+    terminal.type(CTRL_C, CTRL_D)
+    assert terminal.ends() == 0
+    assert 400_000 < kept.stat().st_size < 500_001
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
 @pytest.mark.parametrize("how", ["no-history", "unwritable"])
 def test_no_history_is_no_obstacle(
     start: Callable[..., Terminal], tmp_path: Path, how: str
@@ -514,7 +528,10 @@ def test_files_by_path_and_a_saved_conversation(
     (tmp_path / "an eagle.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\x00" * 20)
     (tmp_path / "notes.md").write_text("# notes")
     terminal = start(columns=150)
-    terminal.say("/image an eagle.png")
+    terminal.at_prompt()
+    terminal.type("/image an e\t")
+    terminal.at_prompt("> /image an eagle.png")
+    terminal.type(ENTER)
     terminal.wait_for("You sent [\"image DataSource(value='iVBORw0")
     terminal.say("look at @notes.md, @nobody")
     terminal.wait_for("document DataSource")
