@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import httpx
+import msgspec
 import pytest
 
 from aguia import HttpAgent
@@ -50,7 +51,7 @@ from aguia.protocol.events import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
-from aguia.protocol.input import ResumeEntry
+from aguia.protocol.input import ResumeEntry, RunAgentInput, Tool
 from aguia.protocol.messages import (
     ActivityMessage,
     AssistantMessage,
@@ -66,7 +67,7 @@ from aguia.protocol.outcomes import (
     RunFinishedInterruptOutcome,
     RunFinishedSuccessOutcome,
 )
-from aguia.server import AgentApp
+from aguia.server import AgentApp, run_agent
 
 posix = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
 
@@ -542,8 +543,9 @@ async def ask(agent: HttpAgent, text: str, **options: Any) -> list[Event]:
 async def go_on(
     agent: HttpAgent, *entries: ResumeEntry, messages: Iterable[Message] = ()
 ) -> list[Event]:
-    """A run that goes on with these answers."""
-    return [event async for event in agent.run(list(messages), resume=entries)]
+    """A run that goes on with these answers, whether or not they are as they were asked for."""
+    stream = agent.run(list(messages), resume=entries, force=True)
+    return [event async for event in stream]
 
 
 async def go_on_without(agent: HttpAgent, *messages: Message, **options: Any) -> list[Event]:
@@ -1189,11 +1191,22 @@ async def test_tools_of_the_application_with_the_same_names_stay_its_own(project
         await go_on(agent, approved(interrupt))
         assert agent.error is None
         assert "def x(text)" in (project / "src/parser.py").read_text()
-    said = [UserMessage(id="u", content="tree"), call_of("{}")]
-    async with talk(project, tools=tools, messages=said) as agent:
-        events = await ask(agent, "tree")
-        assert agent.interrupts == []
-        assert "parser.py" in text_of(events)
+    # A client of ours would not go on without an answer to its own call (FRONT-5).
+    unanswered = RunAgentInput(
+        thread_id="t",
+        run_id="r",
+        protocol_version="1.0",
+        messages=[
+            UserMessage(id="u", content="tree"),
+            call_of("{}"),
+            UserMessage(id="v", content="tree"),
+        ],
+        tools=msgspec.convert(tools, list[Tool]),
+    )
+    events = [each async for each in run_agent(folder_assistant(str(project)), unanswered)]
+    assert isinstance(events[-1], RunFinishedEvent)
+    assert not isinstance(events[-1].outcome, RunFinishedInterruptOutcome)
+    assert "parser.py" in text_of(events)
 
 
 # -- opening, by a tool of the application's -------------------------------------------
