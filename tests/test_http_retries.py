@@ -146,7 +146,14 @@ def test_waits_grow_and_differ_and_have_a_limit() -> None:
         assert len(waits) > 1
 
 
-@pytest.mark.parametrize("asked", ["", "soon", "-1", "1.5", "6", "9" * 500, "Wed, 99 Foo 2099"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *["", "soon", "-1", "1.5", "6", "9" * 500, "Wed, 99 Foo 2099"],
+        "Mon, 01 Jan 2020 00:00:00 +" + "9" * 30,
+        "99 Jan 00:00:00 - 99999999992020",
+    ],
+)
 def test_a_retry_after_that_is_none_or_too_long_is_not_waited_for(asked: str) -> None:
     assert 0.5 <= Retries(first=1, most=5).wait(1, asked) <= 1
 

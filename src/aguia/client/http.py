@@ -456,7 +456,7 @@ def _seconds(retry_after: str) -> float | None:
         return float(retry_after[:20])
     try:
         moment = parsedate_to_datetime(retry_after)
-    except ValueError:
+    except (ValueError, OverflowError):  # a year, or a time zone, of too many digits
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
