@@ -344,6 +344,20 @@ def test_an_answered_call_that_is_reopened_stays_answered() -> None:
     assert pending(reader) == []
 
 
+def test_a_call_that_the_thread_has_answered_is_not_pending_again() -> None:
+    """FRONT-5: neither made once more nor named; the others are pending as if nobody had."""
+    held = [
+        assistant("x", toolCalls=[made_call("a")]),
+        {"role": "tool", "id": "r", "toolCallId": "a", "content": ""},
+    ]
+    reader = Reader(messages=held)
+    reader.feed(*call("a"), *call("b"), finished(type="success", pendingToolCallIds=["a"]))
+    assert pending(reader) == ["b"]
+    (warning,) = reader.warnings
+    assert (warning.rule, warning.path) == ("FRONT-3", "/outcome/pendingToolCallIds")
+    assert "answered" in warning.message
+
+
 def test_a_call_that_a_snapshot_removed_is_not_pending() -> None:
     """MSG-1."""
     reader = Reader()

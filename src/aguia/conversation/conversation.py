@@ -101,6 +101,9 @@ class Conversation:
         self._entries: list[Entry] = []
         self._by_id: dict[str, Entry] = {}
         self._calls: dict[str, CallEntry] = {}
+        # The calls that have ever been answered: whatever is said of one later, it was carried
+        # out, and is not to be carried out again (FRONT-5).
+        self._answered: set[str] = set()
         for message in messages:
             self._append(message)
         self.messages = Messages(self._entries)
@@ -118,7 +121,6 @@ class Conversation:
         # The calls that this run started, in order, and whether they were closed, until they
         # are answered; and the calls that its outcome named as pending (FRONT-3, FRONT-4).
         self._unanswered: dict[str, bool] = {}
-        self._answered: set[str] = set()
         self._named_pending: list[str] = []
         self.appliers: dict[type[Any], Callable[[Any], None]] = {
             TextMessageStartEvent: self._text_start,
@@ -506,7 +508,6 @@ class Conversation:
         self.result = UNSET
         self.usage = []
         self._unanswered = {}
-        self._answered = set()
         self._named_pending = []
         self._earlier_interrupts = self.interrupts
         if event.input is not UNSET:
@@ -526,8 +527,7 @@ class Conversation:
         )
         if isinstance(outcome, RunFinishedSuccessOutcome):
             named = outcome.pending_tool_call_ids
-            self._named_pending = [] if named is UNSET else named
-            for id_ in self._named_pending:
+            for id_ in () if named is UNSET else named:
                 if id_ not in self._calls:
                     self._warn_of(
                         event,
@@ -535,6 +535,15 @@ class Conversation:
                         f"the outcome names the pending call '{id_}', which nobody made",
                         path="/outcome/pendingToolCallIds",
                     )
+                elif id_ in self._answered:
+                    self._warn_of(
+                        event,
+                        "FRONT-3",
+                        f"the outcome names the pending call '{id_}', which has been answered",
+                        path="/outcome/pendingToolCallIds",
+                    )
+                else:
+                    self._named_pending.append(id_)
 
     def _run_error(self, event: RunErrorEvent) -> None:
         if isinstance(self.outcome, RunFinishedSuccessOutcome | RunFinishedCancelledOutcome):
@@ -556,6 +565,10 @@ class Conversation:
         self._by_id.setdefault(entry.id, entry)
         for call in entry.calls:
             self._calls.setdefault(call.value.id, call)
+        if entry.role == "tool":
+            message = entry.value
+            assert isinstance(message, ToolMessage)
+            self._answered.add(message.tool_call_id)
 
     def _lost(self, event: Event, id_: str) -> None:
         self._warn_of(
