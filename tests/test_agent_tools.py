@@ -395,6 +395,76 @@ async def test_leaving_while_functions_run_keeps_what_they_did() -> None:
     assert result.text == "Fine"
 
 
+@pytest.mark.parametrize("again", [call("a", "act", ""), []], ids=["made", "named"])
+async def test_a_call_that_was_answered_is_not_carried_out_again(again: list[Any]) -> None:
+    """FRONT-5, SEC-2: whatever a later run says of it."""
+    ran: list[int] = []
+
+    @tool
+    def act() -> None:
+        ran.append(1)
+
+    named = {"type": "success", "pendingToolCallIds": ["a"]}
+    script = Script(reply(*call("a", "act")), reply(*again, outcome=named))
+    async with scripted(script, tools=[act], consent=yes) as agent:
+        result = await agent.ask("Hi")
+    assert (ran, result.runs, result.pending_calls) == ([1], 2, [])
+
+
+class _Stop(BaseException):
+    pass
+
+
+async def test_a_function_that_ends_the_program_leaves_the_others_answers() -> None:
+    """FRONT-5, SEC-2: what has been carried out is not carried out again."""
+    ran: list[str] = []
+
+    @tool(read_only=True)
+    async def act() -> str:
+        ran.append("act")
+        return "done"
+
+    @tool(read_only=True)
+    async def leave() -> None:
+        await asyncio.sleep(0.01)
+        raise _Stop
+
+    script = Script(reply(*call("a", "act"), *call("b", "leave")), reply())
+    async with scripted(script, tools=[act, leave]) as agent:
+        with pytest.raises(_Stop):
+            await agent.ask("Hi")
+        await agent.ask("Again")
+    assert ran == ["act"]
+    assert answers(script.sent[1])["a"] == "done"
+    assert "may be done" in answers(script.sent[1])["b"]
+
+
+async def test_a_function_may_ask_a_fork() -> None:
+    """FRONT-5: the call that is being answered is not answered in the fork as well."""
+    ran: list[str] = []
+    script = Script(reply(*call("a", "look_up")), reply(*says("inner")), reply(*says("outer")))
+    async with scripted(script, consent=yes) as agent:
+
+        @agent.tool
+        async def look_up() -> str:
+            ran.append("look_up")
+            return (await agent.fork().ask("What?")).text
+
+        result = await agent.ask("Hi")
+    assert (ran, result.text) == (["look_up"], "outer")
+    assert "forked" in answers(script.sent[1])["a"]
+    assert answers(script.sent[2]) == {"a": "inner"}
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+async def test_a_time_limit_that_is_none_is_refused_where_it_is_given(seconds: float) -> None:
+    async with scripted(Script()) as agent:
+        with pytest.raises(ValueError, match="positive number of seconds"):
+            agent.run("Hi", timeout=seconds)
+        with pytest.raises(ValueError, match="positive number of seconds"):
+            HttpAgent(agent.url, tool_timeout=seconds)
+
+
 async def _types(stream: Any) -> list[str]:
     return [each.type async for each in stream]
 

@@ -1261,12 +1261,12 @@ async def test_an_agent_over_another_transport() -> None:
         assert list(agent.messages) == []
         with pytest.raises(TransportError, match="the bus is gone"):
             await collect(agent, run_id="r")
-        await collect(agent, None, run_id="r")
+        await collect(agent, None)
         assert said(agent.messages) == [("user", "Hi"), ("assistant", "Yes")]
-        await collect(agent, None, run_id="r")
+        await collect(agent, None)
         assert agent.outcome is not None
         with pytest.raises(TruncatedRun):
-            await collect(agent, None, run_id="r")
+            await collect(agent, None)
         assert transport.open_now == 0
         assert [len(each.messages) for each in transport.inputs] == [1, 1, 1, 2, 2]
     assert transport.closed

@@ -25,7 +25,13 @@ from aguia.client import RunResult, RunStream
 from aguia.protocol.common import UNSET
 from aguia.protocol.content import TextPart
 from aguia.protocol.input import RunAgentInput
-from aguia.protocol.messages import AssistantMessage, ToolMessage, UserMessage
+from aguia.protocol.messages import (
+    AssistantMessage,
+    FunctionCall,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from aguia.protocol.outcomes import TokenUsage
 from support_events import event, frame
 from support_wire import (
@@ -347,7 +353,132 @@ async def test_a_run_that_nobody_holds_is_gone_at_once() -> None:
             gc.enable()
 
 
+async def test_who_leaves_at_the_last_event_keeps_its_usage() -> None:
+    """USE-1: nothing is lost that has arrived."""
+    async with scripted(Script(reply(usage=[{"inputTokens": 3}]))) as agent:
+        async with agent.run("Hi") as stream:
+            async for each in stream:
+                if each.type == "RUN_FINISHED":
+                    break
+        assert stream.result.usage == [TokenUsage(input_tokens=3)]
+
+
+async def test_a_run_is_iterated_by_one_task_at_a_time() -> None:
+    """The second is refused, and the first goes on."""
+    half = _Half()
+    async with raw_server(half) as server, HttpAgent(server.url) as agent:
+        stream = agent.run("Hi")
+        said = asyncio.Event()
+        first = asyncio.create_task(read(stream, said))
+        await said.wait()
+        with pytest.raises(RuntimeError, match="another task"):
+            await anext(stream)
+        assert stream.under_way
+        await stream.aclose()
+        # Whoever closes may go on at once.
+        assert not stream.under_way
+        assert (await first)[1] is None
+        assert stream.result.outcome == "truncated"
+
+
+async def test_a_run_is_closed_by_several_tasks() -> None:
+    half = _Half()
+    async with raw_server(half) as server, HttpAgent(server.url) as agent:
+        stream = agent.run("Hi")
+        await anext(stream)
+        await asyncio.gather(*[stream.aclose() for _ in range(3)])
+        assert stream.result.outcome == "truncated"
+        await half.gone.wait()
+
+
+async def test_after_cancelling_the_thread_goes_on_at_once() -> None:
+    """Also where nobody waits for the next event."""
+    async with scripted(Script(reply(*text("m", "Hi")), reply())) as agent:
+        stream = agent.run("Hi")
+        await anext(stream)
+        agent.cancel()
+        assert stream.result.outcome == "truncated"
+        assert (await agent.ask("Again")).outcome == "success"
+        assert await read(stream) == ([], None)
+
+
+class _Stop(BaseException):
+    pass
+
+
+async def test_an_event_is_not_skipped_when_the_program_is_to_end_in_it() -> None:
+    """RUN-11: a run that lost an event is no success."""
+
+    def stop(warning: Any) -> None:
+        raise _Stop
+
+    script = Script(reply(event("NOBODY_KNOWS"), *text("m", "Hi")))
+    async with scripted(script, on_warning=stop) as agent:
+        stream = agent.run("Hi")
+        with pytest.raises(_Stop):
+            await read(stream)
+        assert await read(stream) == ([], None)
+        assert stream.result.outcome == "truncated"
+
+
+async def test_a_runs_id_is_new_to_the_thread() -> None:
+    """EVT-6: once an agent has taken it."""
+    script = Script(httpx.Response(422), reply(), reply())
+    async with scripted(script) as agent:
+        with pytest.raises(InputRejected):
+            await agent.ask("Hi", run_id="r")
+        await agent.ask("Hi", run_id="r")
+        with pytest.raises(InvalidInput) as caught:
+            agent.run("Hi", run_id="r")
+        assert (caught.value.rule, caught.value.path) == ("EVT-6", "/runId")
+
+
 # Calls that are left
+
+
+ASK: Final = {"name": "ask", "description": "Asks."}
+
+
+def answer(id_: str, call_id: str = "c") -> dict[str, Any]:
+    """What the application answers to a call."""
+    return {"role": "tool", "id": id_, "toolCallId": call_id, "content": "Yes"}
+
+
+async def test_a_call_is_answered_once() -> None:
+    """FRONT-5."""
+    async with scripted(Script(reply(*call("c")), reply()), tools=[ASK]) as agent:
+        await agent.ask("Hi")
+        with pytest.raises(InvalidInput) as caught:
+            agent.run([answer("a"), answer("b")])
+        assert (caught.value.rule, caught.value.path) == ("FRONT-5", "/messages")
+        agent.messages.append(answer("a"))
+        with pytest.raises(InvalidInput, match="second answer"):
+            agent.messages.append(answer("b"))
+        assert (await agent.ask()).outcome == "success"
+
+
+async def test_an_id_that_an_agent_uses_again_has_an_answer_for_each_call() -> None:
+    held = [
+        AssistantMessage(id=f"m{n}", tool_calls=[ToolCall(id="c", type="function", function=made)])
+        for n, made in enumerate([FunctionCall(name="ask", arguments="{}")] * 2)
+    ]
+    async with scripted(Script(reply())) as agent:
+        for message in held:
+            agent.messages.append(message)
+        agent.messages.append(answer("a"))
+        agent.messages.append(answer("b"))
+        with pytest.raises(InvalidInput, match="second answer"):
+            agent.messages.append(answer("d"))
+
+
+async def test_a_call_stays_open_behind_what_is_said_before_its_answer() -> None:
+    """FRONT-5: also in a history, and in a fork."""
+    async with scripted(Script(reply(*call("c")), reply()), tools=[ASK]) as agent:
+        await agent.ask("Hi")
+        agent.messages.append("And another thing")
+        stored = HttpAgent(agent.url, history=agent.history())
+        for each in (agent, agent.fork(), stored, stored.fork()):
+            assert [pending.id for pending in each.pending_tool_calls] == ["c"]
 
 
 async def test_a_thread_does_not_go_on_before_each_call_is_answered() -> None:

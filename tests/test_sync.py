@@ -359,6 +359,75 @@ def test_closing_from_elsewhere_ends_a_run(url: str) -> None:
     assert stream.result.outcome == "truncated"
 
 
+def test_a_run_whose_agent_was_closed_is_no_success(url: str) -> None:
+    """RUN-11: also between two events, with nobody waiting."""
+    agent = sync.HttpAgent(url)
+    stream = agent.run("long")
+    while next(stream).type != "TEXT_MESSAGE_CONTENT":
+        pass
+    agent.close()
+    with agent, pytest.raises(TruncatedRun):
+        list(stream)
+    assert stream.result.outcome == "truncated"
+
+
+def test_agents_are_closed_while_others_use_them() -> None:
+    """What comes after the end of the loop would wait for ever."""
+    agent = sync.Agent(InProcess(assistant))
+    ended = threading.Event()
+
+    def ask() -> None:
+        for _ in range(50):
+            try:
+                agent.ask("Hi")
+            except TruncatedRun:
+                pass
+        ended.set()
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    until = time.monotonic() + 30
+    while not ended.wait(0.001) and time.monotonic() < until:
+        agent.close()
+    assert ended.is_set()
+    agent.close()
+
+
+def test_after_cancelling_there_is_no_further_event() -> None:
+    """Neither of those that have arrived already, nor where the run has not begun."""
+    script = Script(reply(event("CUSTOM", name="a", value=1), event("CUSTOM", name="b", value=2)))
+    with sync.HttpAgent(
+        "http://agent.example/", client=httpx.AsyncClient(transport=httpx.MockTransport(script))
+    ) as agent:
+        stream = agent.run("Hi")
+        stream.cancel()
+        assert list(stream) == []
+        stream = agent.run("Hi")
+        next(stream)
+        stream.cancel()
+        assert list(stream) == []
+        assert stream.result.outcome == "truncated"
+
+
+def test_an_interrupted_event_is_not_skipped() -> None:
+    """RUN-11: who is interrupted in the middle of an event has lost it, and the run with it."""
+
+    def interrupt(warning: Any) -> None:
+        raise KeyboardInterrupt
+
+    script = Script(reply({"type": "NOBODY_KNOWS"}), reply())
+    with sync.HttpAgent(
+        "http://agent.example/",
+        client=httpx.AsyncClient(transport=httpx.MockTransport(script)),
+        on_warning=interrupt,
+    ) as agent:
+        stream = agent.run("Hi")
+        with pytest.raises(KeyboardInterrupt):
+            list(stream)
+        assert (list(stream), stream.result.outcome) == ([], "truncated")
+        assert agent.ask("Again").outcome == "success"
+
+
 def test_options_are_passed_on() -> None:
     sent: list[Any] = []
 

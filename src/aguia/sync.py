@@ -83,9 +83,10 @@ class _Loop:
                     "this is called from the agent's own event loop, which would wait for itself; "
                     "an asynchronous function uses `aguia.Agent`"
                 )
-            loop, thread = self._loop, self._thread
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        self._waited_for.add(future)
+            thread = self._thread
+            # As long as nobody else can end the loop: what comes after its end waits for ever.
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._waited_for.add(future)
         try:
             return future.result()
         except CancelledError:
@@ -105,14 +106,17 @@ class _Loop:
         with self._lock:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(what)
+            else:
+                what()
 
     def close(self) -> None:
         """End the loop and its thread. It starts anew if it is needed again."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            waited_for = list(self._waited_for)
         if loop is not None and thread is not None:
-            for future in list(self._waited_for):
+            for future in waited_for:
                 future.cancel()
             _stop(loop)
             thread.join()
@@ -166,6 +170,7 @@ class RunStream(Iterator[Event]):
         self._stream = stream
         self._loop = loop
         self._ready: Iterator[Event] = iter(())
+        self._left = False
 
     @property
     def input(self) -> RunAgentInput:
@@ -184,7 +189,8 @@ class RunStream(Iterator[Event]):
 
     def cancel(self) -> None:
         """End the run from any thread: whoever iterates it gets no further event, and no error."""
-        self._loop.tell(self._stream.cancel)
+        self._left = True
+        self._loop.tell(self._stream.leave)
 
     def close(self) -> None:
         """Stop reading: the connection closes, and what arrived stays in the thread."""
@@ -197,14 +203,25 @@ class RunStream(Iterator[Event]):
         stream = self._stream
         while True:
             try:
-                for event in self._ready:
-                    if stream.left:
-                        break
-                    return event
-            except Exception as error:
-                self._loop.run(stream.close_after(error))
+                try:
+                    for event in self._ready:
+                        if self._left or stream.left:
+                            break
+                        return event
+                except Exception as error:
+                    self._loop.run(stream.close_after(error))
+                    raise
+                ready = self._loop.run(stream.next_batch())
+            except TruncatedRun as error:
+                # The agent may have been closed before the loop came to this.
+                stream.settle(error)
                 raise
-            ready = self._loop.run(stream.next_batch())
+            except Exception:
+                raise
+            except BaseException:
+                # Ctrl-C: what was about to be delivered is lost, and nothing may follow it.
+                self._loop.run(stream.aclose())
+                raise
             if ready is None:
                 raise StopIteration
             self._ready = ready
@@ -341,7 +358,7 @@ class Agent(ThreadView):
 
     def cancel(self) -> None:
         """End the run that is under way, if one is, from any thread. See `aguia.Agent.cancel`."""
-        self._loop.tell(self._agent.cancel)
+        self._loop.tell(self._agent._leave)
 
     def capabilities(self) -> AgentCapabilities | None:
         """What the agent declares of itself. See `aguia.Agent.capabilities`."""

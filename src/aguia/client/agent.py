@@ -18,7 +18,7 @@ from aguia.client.http import Auth, HttpTransport, Retries, shown_url
 from aguia.client.interrupts import resume_entries
 from aguia.client.run import Course, RunResult, RunStream, answerable
 from aguia.client.thread import Answers, Content, Request, Thread
-from aguia.client.tools import Consent, FunctionTool, answer_calls
+from aguia.client.tools import Consent, FunctionTool, answer_calls, check_timeout
 from aguia.client.transports import SSE, DeclaringTransport, Timeouts, Transport
 from aguia.conversation import Conversation, Messages
 from aguia.pipeline.enforcement import enforce_list
@@ -185,7 +185,8 @@ class Agent(ThreadView):
             sent what that version understands, and read as it meant it (VER-3).
         on_warning: is called with each `ProtocolWarning`; see `Consumer`.
 
-    Raises `InvalidInput` for what the thread can't start from.
+    Raises `InvalidInput` for what the thread can't start from, `ValueError` for a limit that
+    can't be kept.
     """
 
     def __init__(
@@ -211,6 +212,7 @@ class Agent(ThreadView):
     ) -> None:
         if max_rounds < 1 or max_parallel_tools < 1:
             raise ValueError("max_rounds and max_parallel_tools are 1 at least")
+        check_timeout(tool_timeout)
         self.consent = consent
         self.max_rounds = max_rounds
         self.tool_timeout = tool_timeout
@@ -391,13 +393,16 @@ class Agent(ThreadView):
 
         Raises `InvalidInput`, before anything is sent, for a malformed input (PROC-11), for an
         interrupt that is not covered, has expired or asked for something else (INT-2, INT-3,
-        INT-7), and for calls that nobody answers (FRONT-5); `RuntimeError` while an earlier run
-        of this agent has not ended and has not been closed. While being iterated:
+        INT-7), for calls that nobody answers or that are answered twice (FRONT-5), and for a
+        `run_id` that the thread has used (EVT-6); `ValueError` for a `timeout` that is no positive
+        number; `RuntimeError` while an earlier run of this agent has not ended and has not been
+        closed. While being iterated:
         `InputRejected`, a `TransportError`, a `ProtocolViolation` or `TruncatedRun`. A run that
         reports its own failure raises nothing: its `RunErrorEvent` is delivered, and kept in
         `error` and in the result (RUN-8).
         """
         self._refuse_second_run()
+        check_timeout(timeout)
         thread = self._thread
         declared, functions = (
             (list(self._tools), self._functions) if tools is None else self._offered(tools)
@@ -470,17 +475,27 @@ class Agent(ThreadView):
         The connection closes, the run counts as truncated, and what arrived is kept. To be called
         in the event loop's own thread.
         """
-        current = self._current() if self._current is not None else None
-        if current is not None and current.under_way:
+        current = self._under_way()
+        if current is not None:
             current.cancel()
+
+    def _leave(self) -> None:
+        """Have the run that is under way give no further event; see `RunStream.leave`."""
+        current = self._under_way()
+        if current is not None:
+            current.leave()
+
+    def _under_way(self) -> RunStream | None:
+        current = self._current() if self._current is not None else None
+        return current if current is not None and current.under_way else None
 
     def _append(self, said: Content) -> None:
         self._refuse_second_run()
         self._thread.append(said)
 
     def _refuse_second_run(self) -> None:
-        current = self._current() if self._current is not None else None
-        if current is not None and current.under_way:
+        current = self._under_way()
+        if current is not None:
             raise RuntimeError(
                 f"the run '{current.input.run_id}' has not ended: an agent's thread has one run "
                 "at a time; iterate that run to its end, or close it"

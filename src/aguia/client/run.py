@@ -122,7 +122,9 @@ class RunStream(AsyncIterator[Event]):
         self._batches = course.batches()
         self._ready: Iterator[Event] = iter(())
         self._started = False
-        self._waiting = False
+        # Whether a task is in there, waiting for a batch or closing.
+        self._busy = False
+        self._settled: anyio.Event | None = None
         self._result: RunResult | None = None
 
     @property
@@ -162,6 +164,16 @@ class RunStream(AsyncIterator[Event]):
 
         To be called in the event loop's own thread.
         """
+        self.leave()
+        if not self._busy:
+            self.settle(None)
+
+    def leave(self) -> None:
+        """Give no further event, and wake whoever waits for one; the run is over after that.
+
+        `cancel` without the result, which only whoever reads the events can tell. To be called
+        in the event loop's own thread.
+        """
         self._course.leave()
 
     def __aiter__(self) -> Self:
@@ -177,6 +189,10 @@ class RunStream(AsyncIterator[Event]):
             except Exception as error:
                 await self.close_after(error)
                 raise
+            except BaseException:
+                # The program is to end, and this event is lost: nothing may follow it.
+                self.cancel()
+                raise
             ready = await self.next_batch()
             if ready is None:
                 raise StopAsyncIteration
@@ -186,9 +202,14 @@ class RunStream(AsyncIterator[Event]):
         """Wait for the next bytes and give the events in them; None at the end of the run.
 
         The events are read and applied while they are iterated, which has to be done before
-        this is called again. `async for` does both.
+        this is called again. `async for` does both. Raises `RuntimeError` while another task
+        waits here.
         """
+        if self._busy:
+            raise RuntimeError("another task waits for the next event of this run, or closes it")
         if self._result is not None:
+            if self._course.left:
+                await self.close_after(None)
             return None
         if not self._started:
             self._begin(self)
@@ -196,18 +217,23 @@ class RunStream(AsyncIterator[Event]):
         if self._course.left:
             await self.close_after(None)
             return None
-        self._waiting = True
+        self._busy = True
         try:
             return await anext(self._batches)
         except StopAsyncIteration:
-            self._settle(None, complete=True)
+            if not self._course.complete:
+                # An event loop that ends closes what is being iterated in it.
+                lost = TruncatedRun("the event loop ended before the run had")
+                self.settle(lost)
+                raise lost from None
+            self.settle(None)
         except _Left:
-            self._settle(None)
+            self.settle(None)
         except BaseException as error:
-            self._settle(error)
+            self.settle(error)
             raise
         finally:
-            self._waiting = False
+            self._busy = False
         return None
 
     async def __aenter__(self) -> Self:
@@ -223,22 +249,30 @@ class RunStream(AsyncIterator[Event]):
 
     async def aclose(self) -> None:
         """Stop reading: the connection closes, and what arrived stays in the thread."""
-        if self._waiting:
-            # Somebody waits for the next event in another task, and it is that task which closes.
-            self.cancel()
-        else:
-            await self.close_after(None)
+        await self.close_after(None)
 
     async def close_after(self, error: Exception | None) -> None:
         """Close the connection, since iterating a batch has raised this. `async for` does it."""
+        if self._busy:
+            # Another task waits for the next event, or closes: it is that task which closes.
+            self._course.leave()
+            if self._result is None:
+                self._settled = self._settled or anyio.Event()
+                await self._settled.wait()
+            return
+        self._busy = True
         try:
             await self._batches.aclose()
         finally:
-            self._settle(error)
+            self._busy = False
+            self.settle(error)
 
-    def _settle(self, error: BaseException | None, *, complete: bool = False) -> None:
+    def settle(self, error: BaseException | None) -> None:
+        """Take note that the run is over, and of what has ended it. Reading it does that."""
         if self._result is None:
-            self._result = self._course.result(error, complete=complete)
+            self._result = self._course.result(error)
+            if self._settled is not None:
+                self._settled.set()
 
 
 class Course:
@@ -293,8 +327,9 @@ class Course:
         self._scope: anyio.CancelScope | None = None
         self._accepted = False  # whether the agent has taken the input of the present run
         self._answering = False
+        self.complete = False  # whether all runs have come to their end
         self._runs = 0
-        self._usage: list[TokenUsage] = []
+        self._usage: list[TokenUsage] = []  # of the runs before the present one
         self._known = {message.id for message in self._held}
         self._warnings = thread.take_warnings()
 
@@ -321,10 +356,9 @@ class Course:
             async with aclosing(exchange) as batches:
                 async for batch in batches:
                     yield batch
-            self._usage += thread.conversation.usage
             self._calls, others = self._open_calls()
             if not self._calls:
-                return
+                break
             if self._runs >= self._max_rounds:
                 thread.warn(
                     ProtocolWarning(
@@ -334,11 +368,13 @@ class Course:
                         "calls are left open, and the next `run()` begins with them",
                     )
                 )
-                return
+                break
             await self._answer_calls()
             if others or thread.conversation.interrupts:
-                return  # the next step is the application's
+                break  # the next step is the application's
             self.input, self._held, self._calls = thread.next_input(self._request)
+            self._usage += thread.conversation.usage
+        self.complete = True
 
     def _open_calls(self) -> tuple[list[ToolCall], list[ToolCall]]:
         """The calls that are answered here, and those that are left to the application."""
@@ -353,9 +389,13 @@ class Course:
     async def _answer_calls(self) -> None:
         calls, self._calls = self._calls, []
         self._answering = True
-        append = self.thread.append
-        for message in await self._within(lambda: self._answer(calls, append)):
-            append(message)
+        append = self.thread.conversation.add  # they are made here, and need no judging
+        self.thread.in_hand = calls
+        try:
+            for message in await self._within(lambda: self._answer(calls, append)):
+                append(message)
+        finally:
+            self.thread.in_hand = []
         self._answering = False
 
     async def _exchange(self) -> AsyncGenerator[Iterator[Event], None]:
@@ -449,20 +489,21 @@ class Course:
 
     # What came of it
 
-    def result(self, error: BaseException | None, *, complete: bool) -> RunResult:
+    def result(self, error: BaseException | None) -> RunResult:
         """What came of the runs.
 
         Args:
             error: what ended them; None if nothing did, or the application has left.
-            complete: whether they have come to their end.
         """
         thread, conversation = self.thread, self.thread.conversation
-        outcome, reason = self._outcome(error, complete)
+        outcome, reason = self._outcome(error)
+        # A run that was not accepted has left the thread as the one before it did.
+        usage = [*self._usage, *(conversation.usage if self._accepted else ())]
         begun = self._runs > 0
         return RunResult(
             outcome=outcome,
             result=conversation.result if self._accepted else UNSET,
-            usage=_summed(self._usage),
+            usage=_summed(usage),
             new_messages=[
                 message
                 for message in conversation.messages
@@ -475,9 +516,7 @@ class Course:
             runs=self._runs,
         )
 
-    def _outcome(
-        self, error: BaseException | None, complete: bool
-    ) -> tuple[Outcome, Exception | None]:
+    def _outcome(self, error: BaseException | None) -> tuple[Outcome, Exception | None]:
         if isinstance(error, Exception):
             cut_off = isinstance(error, TruncatedRun | TransportError) and self._accepted
             return "truncated" if cut_off or self._late else "failed", error
@@ -488,7 +527,7 @@ class Course:
             return "failed", RunFailed(failure.message, code)
         # Who leaves at the last event has seen the end, unless there are calls to answer.
         answering = self._answering or bool(self._open_calls()[0])
-        ended = complete or (conversation.outcome is not None and not answering)
+        ended = self.complete or (conversation.outcome is not None and not answering)
         if not self._accepted or not ended:
             return "truncated", TruncatedRun("the application left the run before it ended")
         match conversation.outcome:

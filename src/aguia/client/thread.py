@@ -6,6 +6,7 @@ ACT-4, REAS-4).
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import uuid4
@@ -56,6 +57,11 @@ _MAX_WARNINGS: Final = 1000
 """How many warnings of one run are kept for its result; all of them are told when they come."""
 
 _CUT_OFF: Final = "The run ended before this call was answered. It was not carried out."
+
+_ELSEWHERE: Final = (
+    "This thread was forked while the call was being answered in the other one; its answer went "
+    "there."
+)
 
 _logger: Final = logging.getLogger("aguia")
 
@@ -137,6 +143,9 @@ class Thread:
         self._offered: frozenset[str] | None = None
         # The calls that were open when the thread was stored.
         self._stored_calls = frozenset(stored_calls)
+        self._run_ids: set[str] = set()
+        # The calls that functions are answering at this moment.
+        self.in_hand: list[ToolCall] = []
 
     @property
     def messages(self) -> Messages:
@@ -167,9 +176,16 @@ class Thread:
         }
 
     def fork(self, thread_id: str | None = None) -> "Thread":
-        """Another thread that starts from what this one holds."""
+        """Another thread that starts from what this one holds.
+
+        Calls that functions are answering in this one are not answered once more in the other.
+        """
+        history = self.history()
+        for call in self.in_hand:
+            answer = copy_value(_error_of(call, _ELSEWHERE))
+            history["messages"].insert(_place_of_answer(self.messages, call.id), answer)
         return Thread(
-            history={**self.history(), "threadId": thread_id},
+            history={**history, "threadId": thread_id},
             event_middleware=self._event_middleware,
             peer_version=self._peer_version,
             on_warning=self._on_warning,
@@ -198,7 +214,8 @@ class Thread:
     def said(self, content: Content | None) -> list[Message]:
         """What is said as messages.
 
-        Raises `InvalidInput` for what is none, and for an id that the thread holds already.
+        Raises `InvalidInput` for what is none, for an id that the thread holds already (EVT-6),
+        and for a second answer to a call (FRONT-5).
         """
         if content is None:
             return []
@@ -228,7 +245,30 @@ class Thread:
                     path="/messages",
                 )
             known.add(message.id)
+        self._check_answers(said)
         return said
+
+    def _check_answers(self, said: Sequence[Message]) -> None:
+        answers = [message for message in said if isinstance(message, ToolMessage)]
+        if not answers:
+            return
+        # Some agents use an id again for another call, which then has an answer of its own.
+        left: Counter[str] = Counter()
+        made: set[str] = set()
+        for message in [*self.conversation.messages, *said]:
+            if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
+                left.update(call.id for call in message.tool_calls)
+                made.update(call.id for call in message.tool_calls)
+            elif isinstance(message, ToolMessage):
+                left[message.tool_call_id] -= 1
+        for message in answers:
+            if message.tool_call_id in made and left[message.tool_call_id] < 0:
+                raise InvalidInput(
+                    f"the message '{message.id}' is a second answer to the call "
+                    f"'{message.tool_call_id}'",
+                    rule="FRONT-5",
+                    path="/messages",
+                )
 
     def next_input(
         self,
@@ -253,9 +293,14 @@ class Thread:
             answers: whether open calls of a tool, by its name, will be answered before.
 
         Raises `InvalidInput` for a malformed value (PROC-11), for an interrupt that is not
-        covered, has expired or asked for something else (INT-2, INT-3, INT-7), and for calls
-        left by the last run that nobody answers, which it names (FRONT-5).
+        covered, has expired or asked for something else (INT-2, INT-3, INT-7), for calls left by
+        the last run that nobody answers, which it names (FRONT-5), and for a run id that the
+        thread has used (EVT-6).
         """
+        if run_id is not None and run_id in self._run_ids:
+            raise InvalidInput(
+                f"the thread has had a run with the id '{run_id}'", rule="EVT-6", path="/runId"
+            )
         entries = enforce_list(resume_entries(resume), ResumeEntry, self.warn, "/resume")
         offered = self._offered
         if offered is None:
@@ -317,15 +362,16 @@ class Thread:
             on_warning=self._note,
         )
         self.conversation = consumer.conversation
+        self._run_ids.add(run_input.run_id)
         self._offered = frozenset(tool.name for tool in run_input.tools or ())
         return consumer
 
     @property
     def pending_tool_calls(self) -> list[ToolCall]:
         """The calls that nobody has answered: of the last run (FRONT-4), or of what was stored."""
-        if self._offered is None:
-            return _dangling(self.conversation.messages)
-        return self.conversation.pending_tool_calls
+        if self._offered is not None:
+            return self.conversation.pending_tool_calls
+        return _dangling(self.conversation.messages, self._stored_calls)
 
     def open_calls(self, offered: Collection[str]) -> list[ToolCall]:
         """The calls that the application has to answer before the thread goes on (FRONT-5).
@@ -370,13 +416,7 @@ class Thread:
                 held.append(message)
         for call in self._cut_off():
             if call.id not in answered:
-                answer = ToolMessage(
-                    id=f"msg-{uuid4().hex}",
-                    tool_call_id=call.id,
-                    content=_CUT_OFF,
-                    error=_CUT_OFF,
-                )
-                held.insert(_place_of_answer(held, call.id), answer)
+                held.insert(_place_of_answer(held, call.id), _error_of(call, _CUT_OFF))
         if self._offered is None and resuming and not self.conversation.interrupts:
             return held, []  # what the answers are for is only known where they go
         return held, [call for call in self.open_calls(offered) if call.id not in answered]
@@ -402,21 +442,26 @@ def _without_activity(messages: Iterable[Message]) -> list[Message]:
     return [message for message in messages if not isinstance(message, ActivityMessage)]
 
 
-def _dangling(messages: Iterable[Message]) -> list[ToolCall]:
-    """The calls since the user last spoke that no message answers, in order.
+def _dangling(messages: Iterable[Message], known: Collection[str]) -> list[ToolCall]:
+    """The calls since the user last spoke that no message answers, in order, and the known ones.
 
-    What lies before that, the thread has long passed over.
+    What lies before that, the thread has long passed over, as far as anybody knows.
     """
     calls: dict[str, ToolCall] = {}
     answered: set[str] = set()
     for message in messages:
         if isinstance(message, UserMessage):
-            calls.clear()
+            calls = {id_: call for id_, call in calls.items() if id_ in known}
         elif isinstance(message, ToolMessage):
             answered.add(message.tool_call_id)
         elif isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
             calls.update((call.id, call) for call in message.tool_calls)
     return [call for id_, call in calls.items() if id_ not in answered]
+
+
+def _error_of(call: ToolCall, error: str) -> ToolMessage:
+    """The answer to a call that has not been carried out."""
+    return ToolMessage(id=f"msg-{uuid4().hex}", tool_call_id=call.id, content=error, error=error)
 
 
 def _place_of_answer(messages: Sequence[Message], tool_call_id: str) -> int:

@@ -26,7 +26,7 @@ from aguia.protocol.errors import printable
 from aguia.protocol.input import Tool
 from aguia.protocol.messages import ToolCall, ToolMessage
 
-__all__ = ["Consent", "FunctionTool", "ToolRequest", "answer_calls", "tool"]
+__all__ = ["Consent", "FunctionTool", "ToolRequest", "answer_calls", "check_timeout", "tool"]
 
 _logger: Final = logging.getLogger("aguia")
 
@@ -70,7 +70,7 @@ class FunctionTool:
     ) -> None:
         if not isinstance(read_only, bool):
             raise TypeError(f"read_only is True or False, not {type(read_only).__name__}")
-        _check_timeout(timeout)
+        check_timeout(timeout)
         self.signature = Signature(function, name=name, description=description)
         called = function
         while isinstance(called, partial):
@@ -207,11 +207,11 @@ async def answer_calls(
             for no end. A coroutine is cancelled then; a thread is left behind, and so the
             function may still have its effects after the agent was told that time was up.
         limit: how many calls run at the same time.
-        given_up: when this is cancelled, and the calls with it, is given the answers that are
-            there by then, and one for each call that was running, in the order of the calls:
-            what a function has done is done, and the agent has to hear of it.
+        given_up: when this is cancelled, or a function is about to end the program, is given
+            the answers that are there by then, and one for each call that was running, in the
+            order of the calls: what a function has done is done, and the agent has to hear of it.
     """
-    _check_timeout(timeout)
+    check_timeout(timeout)
     if limit < 1:
         raise ValueError(f"at least one call has to run at a time, not {limit}")
     answers: dict[int, ToolMessage] = {}
@@ -246,7 +246,7 @@ async def answer_calls(
             # In a task of its own: a cancellation from outside then reaches it through the group,
             # and is not taken for one that comes from within.
             group.start_soon(ask)
-    except anyio.get_cancelled_exc_class():
+    except BaseException as error:
         for index, call in enumerate(calls):
             answer = answers.get(index)
             if answer is None and index in begun:
@@ -255,12 +255,11 @@ async def answer_calls(
                 )
             if answer is not None and given_up is not None:
                 given_up(answer)
+        # Besides a cancellation, only what is to end the program comes here, and it does so
+        # under its own name.
+        if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            raise error.exceptions[0] from None
         raise
-    except BaseExceptionGroup as error:
-        # Only what is to end the program comes here, and it does so under its own name.
-        if len(error.exceptions) > 1:
-            raise
-        raise error.exceptions[0] from None
     return [answers[index] for index in range(len(calls))]
 
 
@@ -393,6 +392,7 @@ def _said(error: Exception) -> str:
     return shorten(f"{name}: {message}" if message else name, _MAX_TEXT)
 
 
-def _check_timeout(timeout: float | None) -> None:
+def check_timeout(timeout: float | None) -> None:
+    """Raise `ValueError` for a time-out that is neither None nor a positive number of seconds."""
     if timeout is not None and not timeout > 0:
         raise ValueError(f"a time-out is a positive number of seconds, not {timeout}")
