@@ -47,6 +47,10 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class _Closed(TruncatedRun):
+    """The agent was closed in the middle of a run."""
+
+
 class _Loop:
     """An event loop in a thread of its own, started when it is first needed.
 
@@ -63,6 +67,11 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._waited_for: set[Future[Any]] = set()
+        self._streams: weakref.WeakSet[client.RunStream] = weakref.WeakSet()
+
+    def hold(self, stream: client.RunStream) -> None:
+        """Have a stream closed at the end, if it is still there."""
+        self._streams.add(stream)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end and return what it returns, or raise what it raises.
@@ -73,7 +82,10 @@ class _Loop:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=_serve, args=(self._loop, self._cleanup), name="aguia.sync", daemon=True
+                    target=_serve,
+                    args=(self._loop, self._streams, self._cleanup),
+                    name="aguia.sync",
+                    daemon=True,
                 )
                 self._thread.start()
                 weakref.finalize(self, _stop, self._loop).atexit = False
@@ -123,7 +135,9 @@ class _Loop:
 
 
 def _serve(
-    loop: asyncio.AbstractEventLoop, cleanup: Callable[[], Coroutine[Any, Any, None]]
+    loop: asyncio.AbstractEventLoop,
+    streams: weakref.WeakSet[client.RunStream],
+    cleanup: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     thread = threading.current_thread()
 
@@ -135,7 +149,7 @@ def _serve(
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        loop.run_until_complete(_finish())
+        loop.run_until_complete(_finish(streams))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(cleanup())
     finally:
@@ -143,14 +157,20 @@ def _serve(
         loop.close()
 
 
-async def _finish() -> None:
-    """Let end what is about to: connections that are being closed, and runs that are cancelled."""
+async def _finish(streams: Iterable[client.RunStream]) -> None:
+    """Let end what is about to: connections that are being closed, and runs that are cancelled.
+
+    A stream that was left where it stood is closed as a whole; the loop would close the
+    generators in it all at once, each in the way of the other.
+    """
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=_LAST_SECONDS / 2)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
+    for stream in list(streams):
+        await stream.close_after(_Closed("the agent was closed before the run had ended"))
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
@@ -169,6 +189,7 @@ class RunStream(Iterator[Event]):
     def __init__(self, stream: client.RunStream, loop: _Loop) -> None:
         self._stream = stream
         self._loop = loop
+        loop.hold(stream)
         self._ready: Iterator[Event] = iter(())
         self._left = False
 
@@ -223,6 +244,8 @@ class RunStream(Iterator[Event]):
                 self._loop.run(stream.aclose())
                 raise
             if ready is None:
+                if isinstance(stream.result.error, _Closed):
+                    raise stream.result.error
                 raise StopIteration
             self._ready = ready
 
