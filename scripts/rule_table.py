@@ -1,8 +1,8 @@
 """Prints which rules of the catalogue have a test: a table in Markdown, and counts by family.
 
 A test cites a rule by its id: in a test module, in a test's docstring, body, parameters or in a
-comment above it, or among the data that tests are made from; in a stream under
-`tests/conformance/`, as one of its `rules`. The shared conformance streams count as well, where
+comment above it, or among the data that tests are made from; in a stream of the corpus that the
+package brings along, as one of its `rules`. The shared conformance streams count as well, where
 they are there (`../shared/conformance/rules.tsv`, or below the folder named by `AGUIA_SHARED`).
 
     python scripts/rule_table.py [--check FAMILY,FAMILY...] [--except RULE,RULE...]
@@ -26,6 +26,7 @@ from aguia.protocol.rules import RULES, Rule
 __all__ = ["Citations", "citations", "ids_in", "main", "untested"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+CORPUS = REPOSITORY / "src" / "aguia" / "testing" / "corpus" / "streams"
 
 Citations = dict[str, list[str]]
 """For each rule id, the tests that cite it, each once, in the order of files and lines."""
@@ -46,8 +47,8 @@ def ids_in(text: str) -> Iterator[tuple[int, str]]:
             yield number, match.group()
 
 
-def citations(tests: Path, shared: Path | None = None) -> Citations:
-    """Collect what the test modules and streams below `tests`, and the shared streams, cite."""
+def citations(tests: Path, corpus: Path, shared: Path | None = None) -> Citations:
+    """Collect what the test modules below `tests`, the corpus and the shared streams cite."""
     found: Citations = {}
 
     def cite(rule_id: str, test: str) -> None:
@@ -61,9 +62,9 @@ def citations(tests: Path, shared: Path | None = None) -> Citations:
             continue
         for rule_id, function in _cited_in_module(module.read_text(encoding="utf-8")):
             cite(rule_id, f"{inside.as_posix()}::{function}" if function else inside.as_posix())
-    for stream in sorted((tests / "conformance").rglob("*.json")):
+    for stream in sorted(corpus.glob("*.json")):
         for rule_id in _cited_in_stream(stream):
-            cite(rule_id, stream.relative_to(tests).as_posix())
+            cite(rule_id, f"corpus {stream.stem}")
     table = shared / "conformance" / "rules.tsv" if shared else None
     if table is not None and table.is_file():
         for row in table.read_text(encoding="utf-8").splitlines()[1:]:
@@ -144,6 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", metavar="FAMILY,FAMILY...", default="")
     parser.add_argument("--except", dest="later", metavar="RULE,RULE...", default="")
     parser.add_argument("--tests", metavar="FOLDER", type=Path, default=REPOSITORY / "tests")
+    parser.add_argument("--corpus", metavar="FOLDER", type=Path, default=CORPUS)
     options = parser.parse_args(arguments)
     families = [family for family in options.check.split(",") if family]
     unknown = [family for family in families if family not in FAMILIES]
@@ -155,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unknown rules: {', '.join(unknown)}")
 
     shared = Path(os.environ.get("AGUIA_SHARED") or REPOSITORY.parent / "shared")
-    cited = citations(options.tests, shared)
+    cited = citations(options.tests, options.corpus, shared)
     print(*_table(cited), "", *_counts(cited), sep="\n")
 
     missing = [rule for rule in untested(cited, families) if rule.id not in later]

@@ -1,12 +1,15 @@
-"""What tests share besides fixtures: folders outside the package, and when they may be missing."""
+"""What tests share besides fixtures: data and folders, and when they may be missing."""
 
+import json
 import os
 import shutil
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = ["REPOSITORY", "require_peers", "shared"]
+__all__ = ["REPOSITORY", "own_streams", "require_peers", "shared"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -39,3 +42,13 @@ def shared(path: str) -> Path:
     if not found.exists():
         pytest.skip(f"{path} is not there: no shared data beside the repository")
     return found
+
+
+def own_streams() -> dict[str, dict[str, Any]]:
+    """Return the files of the corpus that the package holds, by their names."""
+    folder = files("aguia.testing.corpus") / "streams"
+    found = {
+        file.name.removesuffix(".json"): json.loads(file.read_text(encoding="utf-8"))
+        for file in folder.iterdir()
+    }
+    return dict(sorted(found.items()))

@@ -6,7 +6,6 @@ import json
 import tracemalloc
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -19,9 +18,15 @@ from aguia.codec.frames import encode_frame
 from aguia.codec.json import convert_event
 from aguia.protocol.errors import ProtocolWarning
 from aguia.protocol.rules import RULES
-from aguia.testing import Checker, Finding, assert_conformant, assert_conversation
+from aguia.testing import (
+    Checker,
+    Finding,
+    assert_conformant,
+    assert_conversation,
+    corpus,
+)
 from aguia.testing.recordings import Format, Frame, Splitter, UnknownFormat, read_blocks, sniff
-from support import REPOSITORY, shared
+from support import own_streams, shared
 from support_streams import broken, well_formed
 
 Json = dict[str, Any]
@@ -80,16 +85,13 @@ def agree(said: tuple[str, int | None] | None, findings: list[Finding]) -> bool:
 
 
 def _streams() -> list[Any]:
-    folders = [REPOSITORY / "tests" / "conformance" / "streams"]
+    found = own_streams()
     try:
-        folders.append(shared("conformance/streams"))
+        for path in sorted(shared("conformance/streams").glob("*.json")):
+            found[path.stem] = json.loads(path.read_text(encoding="utf-8"))
     except pytest.skip.Exception:
         pass
-    return [
-        pytest.param(path, id=path.stem)
-        for folder in folders
-        for path in sorted(folder.glob("*.json"))
-    ]
+    return [pytest.param(stream, id=name) for name, stream in found.items()]
 
 
 def _input(stream: Json) -> Json | None:
@@ -101,10 +103,9 @@ def _input(stream: Json) -> Json | None:
     return {**ids, "messages": [], **given}
 
 
-@pytest.mark.parametrize("path", _streams())
-def test_a_stream_with_one_fault_has_one_finding(path: Path) -> None:
+@pytest.mark.parametrize("stream", _streams())
+def test_a_stream_with_one_fault_has_one_finding(stream: Json) -> None:
     """The fault that the stream names, and no other for what follows from it (PROC-7)."""
-    stream = json.loads(path.read_text(encoding="utf-8"))
     given, peer = _input(stream), stream.get("client", {}).get("maxProtocolVersion")
     said, warned = verdict(stream["stream"], given, peer)
     found = check(stream["stream"], given, peer_version=peer)
@@ -118,10 +119,33 @@ def test_a_stream_with_one_fault_has_one_finding(path: Path) -> None:
     assert extra <= (doubtful if said is None else {"VER-1", "PROC-13"}), found
 
 
-@pytest.mark.parametrize("path", _streams()[::6])
-def test_the_findings_are_the_same_in_every_format(path: Path) -> None:
+# Streams that are rejected and have more to find than that, which is of the same event.
+MORE_TO_FIND: Final = {
+    "proc-malformed-beside-unrecognised-fatal": [("PROC-2", 1, "/messages/0")],
+}
+
+
+@pytest.mark.parametrize("case", corpus.cases(), ids=lambda case: case.name)
+def test_a_rejected_stream_of_the_corpus_has_the_finding_that_it_names(case: corpus.Case) -> None:
+    """And nothing else, warnings included; one that is accepted has no error (PROC-3, RUN-8)."""
+    found = check(list(case.stream), case.input)
+    if case.outcome == "accepted":
+        assert errors(found) == []
+    elif case.outcome == "rejected":
+        first, *others = sorted(found, key=lambda finding: finding.severity)
+        assert (first.severity, first.rule) == ("error", case.expect["rule"])
+        assert first.index == case.expect["index"]
+        if "path" in case.expect:
+            assert first.path == case.expect["path"]
+        assert [(each.rule, each.index, each.path) for each in others] == MORE_TO_FIND.get(
+            case.name, []
+        )
+
+
+@pytest.mark.parametrize("stream", _streams()[::6])
+def test_the_findings_are_the_same_in_every_format(stream: Json) -> None:
     """HTTP-3: how a stream was recorded, and how its bytes were split, changes nothing."""
-    events = json.loads(path.read_text(encoding="utf-8"))["stream"]
+    events = stream["stream"]
     expected = [_without_line(finding) for finding in check(events)]
     texts = [json.dumps(event).encode() for event in events]
     bodies: dict[Format, bytes] = {

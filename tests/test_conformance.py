@@ -1,20 +1,9 @@
 """Whole streams with their expected outcome, replayed through `Consumer`.
 
-The project's own streams are in `tests/conformance/streams`, each citing the rules that it
-shows. The public ones of the protocol are replayed too where they are at hand. Each file holds
-
-- `stream`: the events as sent, and `input`: what the run starts from (messages, tools, state;
-  in the project's own also `threadId` and `runId`);
-- `expect`: what has to become of it. Both kinds know `outcome` (`completed`, or `failed` when
-  the stream is rejected; `truncated` in the project's own), `runError`, `eventTypes`,
-  `eventTypesAbsent`, `eventPaths` and `eventAbsentPaths` (`INDEX.dotted.path` in the delivered
-  events), `warnings`, `noWarnings`, `messageCount`, `messages`, `state`, `request` and
-  `requestAbsentPaths` (what a client sends for that input);
-- in the project's own, also the violation's `rule`, `index` and `path`, warnings as objects
-  (`rule`, `path`, `contains`), `messageAbsentPaths`, what the conversation says afterwards
-  (`pendingToolCallIds`, `interrupts`, `conversationOutcome`, `usage`) and `nextRequest`, what
-  the same client sends for a further run. `kill` names a change of the code that the stream
-  catches, `reference` how the reference client differs where it does.
+The project's own streams are the corpus that the package brings along, and `docs/corpus.md`
+describes their files. The public ones of the protocol are replayed too where they are at hand;
+of what a file expects they know less, and their `outcome` is `completed`, or `failed` when the
+stream is rejected.
 """
 
 import json
@@ -38,12 +27,10 @@ from aguia import (
     TruncatedRun,
 )
 from aguia.protocol.rules import RULES
-from support import shared
+from aguia.testing.comparison import ABSENT, at, differences, same
+from support import own_streams, shared
 
 Stream = dict[str, Any]
-_ABSENT: Final = object()
-
-OWN: Final = Path(__file__).resolve().parent / "conformance" / "streams"
 
 
 def _folder(path: str) -> Path | None:
@@ -57,15 +44,17 @@ def _folder(path: str) -> Path | None:
 PUBLIC: Final = _folder("conformance")
 
 
-def _read(folder: Path) -> dict[str, Stream]:
-    return {
-        path.stem: json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted(folder.glob("*.json"))
-    }
+def _public() -> dict[str, Stream]:
+    found = {}
+    for path in sorted((PUBLIC / "streams").glob("*.json")) if PUBLIC is not None else ():
+        found[path.stem] = stream = json.loads(path.read_text(encoding="utf-8"))
+        if stream["expect"]["outcome"] == "failed":
+            stream["expect"]["outcome"] = "rejected"  # the word of the project's own
+    return found
 
 
-OWN_STREAMS: Final = _read(OWN)
-PUBLIC_STREAMS: Final = _read(PUBLIC / "streams") if PUBLIC is not None else {}
+OWN_STREAMS: Final = own_streams()
+PUBLIC_STREAMS: Final = _public()
 
 # A public stream that pins a defect of the reference client, by its own description: what the
 # specification asks for is that the unknown role is stripped (PROC-5).
@@ -120,8 +109,8 @@ class Replay:
     @property
     def outcome(self) -> str:
         if self.error is None:
-            return "completed"
-        return "truncated" if isinstance(self.error, TruncatedRun) else "failed"
+            return "failed" if self.facts["failed"] else "accepted"
+        return "truncated" if isinstance(self.error, TruncatedRun) else "rejected"
 
     def verdict(self) -> list[Any]:
         """Everything that must not depend on how the events arrived."""
@@ -168,7 +157,7 @@ def _body(stream: Stream) -> bytes:
 
 
 def _consumer(stream: Stream, warnings: list[ProtocolWarning]) -> Consumer:
-    given = dict(stream.get("input", {}))
+    given = dict(stream.get("input") or {})
     options: dict[str, Any] = {"peer_version": _pin(stream), "on_warning": warnings.append}
     if "threadId" in given:
         return Consumer({"messages": [], **given}, **options)
@@ -217,51 +206,6 @@ def _replay(stream: Stream, how: str) -> Replay:
 # Comparing
 
 
-def _same(actual: Any, expected: Any) -> bool:
-    """Whether two JSON values are equal; 1 is 1.0 and true is not 1."""
-    if isinstance(actual, bool) or isinstance(expected, bool):
-        return actual is expected
-    if isinstance(actual, dict) and isinstance(expected, dict):
-        return actual.keys() == expected.keys() and all(
-            _same(actual[name], value) for name, value in expected.items()
-        )
-    if isinstance(actual, list) and isinstance(expected, list):
-        return len(actual) == len(expected) and all(map(_same, actual, expected))
-    return bool(actual == expected)
-
-
-def _differs(actual: Any, expected: Any, path: str) -> str | None:
-    """Say where `actual` lacks what `expected` names: objects by their members, lists whole."""
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for name, value in expected.items():
-            if name not in actual:
-                return f"{path}.{name} is missing"
-            found = _differs(actual[name], value, f"{path}.{name}")
-            if found is not None:
-                return found
-        return None
-    if isinstance(expected, list) and isinstance(actual, list):
-        if len(actual) != len(expected):
-            return f"{path} has {len(actual)} elements instead of {len(expected)}: {actual}"
-        for index, value in enumerate(expected):
-            found = _differs(actual[index], value, f"{path}.{index}")
-            if found is not None:
-                return found
-        return None
-    return None if _same(actual, expected) else f"{path} is {actual!r} instead of {expected!r}"
-
-
-def _at(value: Any, path: str) -> Any:
-    for step in path.split("."):
-        if isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
-        elif isinstance(value, dict) and step in value:
-            value = value[step]
-        else:
-            return _ABSENT
-    return value
-
-
 def _matches(warning: ProtocolWarning, expected: str | dict[str, str]) -> bool:
     if isinstance(expected, str):
         rule = FOREIGN_WORDS.get(expected)
@@ -275,8 +219,9 @@ def _matches(warning: ProtocolWarning, expected: str | dict[str, str]) -> bool:
 
 def _problems(expect: dict[str, Any], replay: Replay) -> list[str]:
     """Say what of the expectations, of either kind of stream, did not come true."""
-    found: list[str | None] = []
-    if replay.outcome != expect["outcome"]:
+    found: list[str] = []
+    wanted = expect["outcome"]
+    if replay.outcome not in (("accepted", "failed") if wanted == "completed" else (wanted,)):
         found.append(f"outcome is {replay.outcome} ({replay.error!r}) and not {expect['outcome']}")
     found += _problems_of_events(expect, replay)
     if expect.get("noWarnings") and replay.warnings:
@@ -289,10 +234,10 @@ def _problems(expect: dict[str, Any], replay: Replay) -> list[str]:
     if "messageCount" in expect and len(replay.messages) != expect["messageCount"]:
         found.append(f"{len(replay.messages)} messages instead of {expect['messageCount']}")
     if "messages" in expect:
-        found.append(_differs(replay.messages, expect["messages"], "messages"))
+        found += differences(replay.messages, expect["messages"], "messages")
     if "state" in expect:
-        found.append(_differs(replay.state, expect["state"], "state"))
-    return [problem for problem in found if problem is not None]
+        found += differences(replay.state, expect["state"], "state")
+    return found
 
 
 def _problems_of_events(expect: dict[str, Any], replay: Replay) -> list[str]:
@@ -304,11 +249,11 @@ def _problems_of_events(expect: dict[str, Any], replay: Replay) -> list[str]:
         if absent in types:
             found.append(f"delivered {absent}")
     for path, value in expect.get("eventPaths", {}).items():
-        actual = _at(replay.events, path)
-        if not _same(actual, value):
+        actual = at(replay.events, path)
+        if not same(actual, value):
             found.append(f"event {path} is {actual!r} instead of {value!r}")
     for path in expect.get("eventAbsentPaths", ()):
-        if _at(replay.events, path) is not _ABSENT:
+        if at(replay.events, path) is not ABSENT:
             found.append(f"event {path} is there")
     if "runError" in expect:
         said = [event["message"] for event in replay.events if event["type"] == "RUN_ERROR"]
@@ -322,7 +267,7 @@ def _own_problems(expect: dict[str, Any], replay: Replay) -> list[str]:
     """Say what of the expectations that only the project's own streams have did not come true."""
     found = []
     error = replay.error
-    if expect["outcome"] == "failed" and isinstance(error, ProtocolViolation):
+    if expect["outcome"] == "rejected" and isinstance(error, ProtocolViolation):
         if (error.rule, error.index) != (expect["rule"], expect["index"]):
             found.append(f"rejected for {error.rule} at {error.index}: {error}")
         if isinstance(error, MalformedEvent) and error.path is None:
@@ -334,12 +279,12 @@ def _own_problems(expect: dict[str, Any], replay: Replay) -> list[str]:
             if not any(_matches(warning, wanted) for wanted in expect["warnings"]):
                 found.append(f"unexpected warning: {warning}")
     for path in expect.get("messageAbsentPaths", ()):
-        if _at(replay.messages, path) is not _ABSENT:
+        if at(replay.messages, path) is not ABSENT:
             found.append(f"message {path} is there")
-    if "state" in expect and not _same(replay.state, expect["state"]):
+    if "state" in expect and not same(replay.state, expect["state"]):
         found.append(f"the state is {replay.state!r} instead of {expect['state']!r}")
     for fact in ("pendingToolCallIds", "interrupts", "conversationOutcome", "usage"):
-        if fact in expect and not _same(replay.facts[fact], expect[fact]):
+        if fact in expect and not same(replay.facts[fact], expect[fact]):
             found.append(f"{fact} is {replay.facts[fact]!r} instead of {expect[fact]!r}")
     types = [event["type"] for event in replay.events]
     if ("RUN_ERROR" in types) != ("runError" in expect) and "index" not in expect:
@@ -367,7 +312,7 @@ def test_public_stream(name: str) -> None:
     expect = CORRECTED[name] if name in CORRECTED else stream["expect"]
     replay = _replay(stream, "body")
     assert _problems(expect, replay) == []
-    if expect["outcome"] == "failed":
+    if expect["outcome"] == "rejected":
         assert isinstance(replay.error, ProtocolViolation)
         assert replay.error.rule in _public_rules()[name]
 
@@ -437,10 +382,10 @@ async def test_request(name: str) -> None:
         if "nextRequest" in expect:
             async for _ in agent.run([]):
                 pass
-    assert _differs(sent[0], expect.get("request", {}), "request") is None
-    assert _differs(sent[-1], expect.get("nextRequest", {}), "nextRequest") is None
+    assert differences(sent[0], expect.get("request", {}), "request") == []
+    assert differences(sent[-1], expect.get("nextRequest", {}), "nextRequest") == []
     for path in expect.get("requestAbsentPaths", ()):
-        assert _at(sent[0], path) is _ABSENT
+        assert at(sent[0], path) is ABSENT
     for wanted in expect.get("warnings", ()):
         if isinstance(wanted, str) and wanted in WORDS_OF_SENDING:
             assert WORDS_OF_SENDING[wanted] in {warning.rule for warning in warnings}
@@ -503,7 +448,7 @@ def test_own_stream_is_in_the_format(name: str) -> None:
     assert stream["kill"]
     assert stream["rules"]
     assert set(stream["rules"]) <= RULES.keys()
-    if expect["outcome"] == "failed":
+    if expect["outcome"] == "rejected":
         assert 0 <= expect["index"] < len(stream["stream"])
         assert expect["rule"] in RULES
     else:

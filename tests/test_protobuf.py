@@ -39,7 +39,7 @@ from aguia.codec.wire_json import (
     encode_value,
 )
 from aguia.protocol.events import EVENTS, CustomEvent, Event
-from support import shared
+from support import own_streams, shared
 from support_events import FINISHED, STARTED, frame, mutated_events, plain_events
 from support_protobuf import (
     UNKNOWN,
@@ -198,7 +198,7 @@ def _streams(folder: Path) -> dict[str, Any]:
     }
 
 
-OWN: Final = _streams(Path(__file__).resolve().parent / "conformance" / "streams")
+OWN: Final = own_streams()
 
 # What the wire can't express of the streams, and which those are; every other is compared.
 NOT_ON_THE_WIRE: Final = {
@@ -279,7 +279,7 @@ def test_public_streams_that_the_wire_can_not_express() -> None:
 @pytest.mark.parametrize("name", sorted(OWN.keys() - _listed(OWN)))
 def test_own_stream_over_both_bindings(name: str) -> None:
     """PROC-10 and PB-3: the same events, messages, state, verdict and warnings."""
-    _both(OWN[name].get("input", {}), OWN[name]["stream"])
+    _both(OWN[name].get("input") or {}, OWN[name]["stream"])
 
 
 def test_public_streams_over_both_bindings() -> None:

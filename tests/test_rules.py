@@ -95,21 +95,22 @@ async def test_two():
 def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AGUIA_SHARED", str(tmp_path))
     folder = tmp_path / "tests"
-    (folder / "conformance" / "streams").mkdir(parents=True)
+    folder.mkdir()
+    (tmp_path / "corpus").mkdir()
     (folder / "test_chunks.py").write_text(MODULE, encoding="utf-8")
     (folder / "helpers.py").write_text("# CHUNK-6\n", encoding="utf-8")
     stream = {"rules": ["CHUNK-7"], "stream": []}
-    (folder / "conformance" / "streams" / "own.json").write_text(json.dumps(stream))
+    (tmp_path / "corpus" / "own.json").write_text(json.dumps(stream))
     return folder
 
 
 def test_citations_name_the_test(tests: Path) -> None:
-    assert rule_table.citations(tests) == {
+    assert rule_table.citations(tests, tests.parent / "corpus") == {
         "CHUNK-2": ["test_chunks.py"],
         "CHUNK-3": ["test_chunks.py::test_one"],
         "CHUNK-4": ["test_chunks.py::test_one"],
         "CHUNK-5": ["test_chunks.py::test_one", "test_chunks.py::test_two"],
-        "CHUNK-7": ["conformance/streams/own.json"],
+        "CHUNK-7": ["corpus own"],
     }
 
 
@@ -117,14 +118,19 @@ def test_shared_streams_are_cited_too(tests: Path, tmp_path: Path) -> None:
     (tmp_path / "conformance").mkdir()
     table = "stream\trule (any of)\nleft-open\tSUB-2,RUN-5\n"
     (tmp_path / "conformance" / "rules.tsv").write_text(table, encoding="utf-8")
-    cited = rule_table.citations(tests, tmp_path)
+    cited = rule_table.citations(tests, tmp_path / "corpus", tmp_path)
     assert cited["SUB-2"] == cited["RUN-5"] == ["shared left-open"]
 
 
 def test_a_rule_without_a_test_fails_the_check(
     tests: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert rule_table.main(["--tests", str(tests), "--check", "CHUNK"]) == 1
+    assert (
+        rule_table.main(
+            ["--tests", str(tests), "--corpus", str(tests.parent / "corpus"), "--check", "CHUNK"]
+        )
+        == 1
+    )
     printed = capsys.readouterr()
     assert "| CHUNK-4 | both | must | `test_chunks.py::test_one` |" in printed.out
     assert "CHUNK-6: `RAW`" in printed.err
@@ -136,12 +142,20 @@ def test_only_rules_that_bind_a_consumer_are_demanded(tests: Path) -> None:
     assert rule_table.untested(everything, ["INT", "RUN"]) == []
     del everything["INT-2"]
     assert [each.id for each in rule_table.untested(everything, ["INT", "RUN"])] == ["INT-2"]
-    assert rule_table.main(["--tests", str(tests)]) == 0
+    assert rule_table.main(["--tests", str(tests), "--corpus", str(tests.parent / "corpus")]) == 0
 
 
 def test_an_excepted_rule_is_not_demanded(tests: Path, capsys: pytest.CaptureFixture[str]) -> None:
     later = "CHUNK-1,CHUNK-6,CHUNK-8,CHUNK-9,CHUNK-10,CHUNK-11"
-    arguments = ["--tests", str(tests), "--check", "CHUNK", "--except"]
+    arguments = [
+        "--tests",
+        str(tests),
+        "--corpus",
+        str(tests.parent / "corpus"),
+        "--check",
+        "CHUNK",
+        "--except",
+    ]
     assert rule_table.main([*arguments, later]) == 0
     assert rule_table.main([*arguments, f"{later},CHUNK-2"]) == 1
     assert "CHUNK-2: The first text" in capsys.readouterr().err
@@ -156,6 +170,6 @@ def test_an_unknown_family_to_check_is_an_error(capsys: pytest.CaptureFixture[st
 
 
 def test_a_stream_with_rules_that_are_no_list_is_named(tests: Path) -> None:
-    (tests / "conformance" / "bad.json").write_text('{"rules": "CHUNK-1"}')
+    (tests.parent / "corpus" / "bad.json").write_text('{"rules": "CHUNK-1"}')
     with pytest.raises(SystemExit, match=r"bad\.json: 'rules' must be a list"):
-        rule_table.citations(tests)
+        rule_table.citations(tests, tests.parent / "corpus")

@@ -1,6 +1,5 @@
 """Assertions for tests of agents: a stream keeps the rules, and builds this conversation."""
 
-import json
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from aguia.protocol.errors import AguiaError
 from aguia.protocol.events import Event
 from aguia.protocol.input import RunAgentInput
 from aguia.testing.checker import Checker
+from aguia.testing.comparison import differences, same, show
 from aguia.testing.report import as_text, matches
 
 __all__ = ["assert_conformant", "assert_conversation"]
@@ -107,16 +107,16 @@ def assert_conversation(
     problems = []
     if messages is not None:
         wanted = [_plain(message) for message in messages]
-        problems += _differences(_plain(list(built.messages)), wanted, "messages")
+        problems += differences(_plain(list(built.messages)), wanted, "messages")
     if texts is not None:
         said = [
             message.content
             for message in built.messages
             if message.role == "assistant" and isinstance(message.content, str) and message.content
         ]
-        problems += _differences(said, list(texts), "texts")
-    if state is not UNSET and not _same(built.state, _plain(state)):
-        problems.append(f"the state is {_show(built.state)}, expected {_show(_plain(state))}")
+        problems += differences(said, list(texts), "texts")
+    if state is not UNSET and not same(built.state, _plain(state)):
+        problems.append(f"the state is {show(built.state)}, expected {show(_plain(state))}")
     if outcome is not None:
         ended = "error" if built.outcome is None else built.outcome.type
         if ended != outcome:
@@ -124,10 +124,10 @@ def assert_conversation(
             problems.append(f"the outcome is {ended}{said_error}, expected {outcome}")
     if pending is not None:
         names = [call.function.name for call in built.pending_tool_calls]
-        problems += _differences(names, list(pending), "pending")
+        problems += differences(names, list(pending), "pending")
     if interrupts is not None:
         ids = [interrupt.id for interrupt in built.interrupts]
-        problems += _differences(ids, list(interrupts), "interrupts")
+        problems += differences(ids, list(interrupts), "interrupts")
     if problems:
         text = "\n".join(f"  {problem}" for problem in problems)
         raise AssertionError(f"the stream builds another conversation:\n{text}")
@@ -136,44 +136,3 @@ def assert_conversation(
 
 def _plain(value: Any) -> Any:
     return msgspec.to_builtins(value)
-
-
-def _differences(actual: Any, wanted: Any, place: str) -> list[str]:
-    """Where `actual` lacks what `wanted` names."""
-    if isinstance(wanted, dict) and isinstance(actual, dict):
-        found = []
-        for name, value in wanted.items():
-            if name not in actual:
-                found.append(f"{place}/{name} is missing, expected {_show(value)}")
-            else:
-                found += _differences(actual[name], value, f"{place}/{name}")
-        return found
-    if isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual):
-        return [
-            difference
-            for number, value in enumerate(wanted)
-            for difference in _differences(actual[number], value, f"{place}/{number}")
-        ]
-    if isinstance(wanted, list) and isinstance(actual, list):
-        return [f"{place} has {len(actual)} elements, expected {len(wanted)}: {_show(actual)}"]
-    return (
-        [] if _same(actual, wanted) else [f"{place} is {_show(actual)}, expected {_show(wanted)}"]
-    )
-
-
-def _same(actual: Any, wanted: Any) -> bool:
-    """Whether two JSON values are equal; 1 is 1.0, and true is no 1."""
-    if isinstance(actual, bool) or isinstance(wanted, bool):
-        return actual is wanted
-    if isinstance(actual, dict) and isinstance(wanted, dict):
-        return actual.keys() == wanted.keys() and all(
-            _same(actual[name], value) for name, value in wanted.items()
-        )
-    if isinstance(actual, list) and isinstance(wanted, list):
-        return len(actual) == len(wanted) and all(map(_same, actual, wanted))
-    return bool(actual == wanted)
-
-
-def _show(value: Any) -> str:
-    text = json.dumps(value, default=repr)
-    return text if len(text) <= 300 else f"{text[:300]}…"
