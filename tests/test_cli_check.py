@@ -1,14 +1,10 @@
 """`aguia check` and `aguia rules` as a person and a script meet them."""
 
 import gzip
-import io
 import json
-import logging
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +12,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from aguia.cli import main
 from aguia.codec import protobuf
 from aguia.codec.json import convert_event
 from aguia.protocol.rules import RULES
+from support_cli import Done, aguia
 
 Json = dict[str, Any]
 
@@ -34,36 +30,6 @@ STRAY: Final[Json] = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta":
 STRAY_END: Final[Json] = {"type": "TEXT_MESSAGE_END", "messageId": "m"}
 STEP: Final[Json] = {"type": "STEP_FINISHED", "stepName": "s"}
 UNNAMED: Final[Json] = {"type": "CUSTOM", "name": "note", "value": 1}
-
-
-@dataclass
-class Done:
-    """How the command ended, and what it wrote."""
-
-    code: int
-    out: str
-    err: str
-
-
-def aguia(*arguments: str | Path, input: bytes = b"") -> Done:
-    """Runs the command to its end in this process."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    logger = logging.getLogger("aguia")
-    level = logger.level
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["aguia", *map(str, arguments)])
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input), "utf-8"))
-        patch.setattr(sys, "stdout", out)
-        patch.setattr(sys, "stderr", err)
-        patch.setenv("COLUMNS", "80")
-        try:
-            with pytest.raises(SystemExit) as ended:
-                main()
-        finally:
-            logger.setLevel(level)
-    written = [stream.buffer.getvalue().decode() for stream in (out, err)]
-    assert "Traceback" not in written[1]
-    return Done(int(ended.value.code or 0), *written)
 
 
 def lines(*events: Json) -> bytes:

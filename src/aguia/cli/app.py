@@ -498,3 +498,98 @@ def schema() -> None:
     from aguia.protocol.schema import json_schema
 
     typer.echo(json.dumps(json_schema(), indent=2))
+
+
+corpus = typer.Typer(
+    no_args_is_help=True, help="Streams with a known outcome, to test any client with."
+)
+app.add_typer(corpus, name="corpus")
+
+_Names = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--case",
+        metavar="NAME",
+        help="Only cases of this name, in which * stands for anything; repeatable.",
+        show_default=False,
+    ),
+]
+_Rules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        metavar="ID",
+        help="Only cases that show these rules, or families of rules; repeatable.",
+        show_default=False,
+    ),
+]
+
+
+@corpus.command("list")
+def list_cases(
+    case: _Names = None,
+    rule: _Rules = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+) -> None:
+    """Print the cases: names, what becomes of the stream, rules."""
+    from aguia.cli.corpus import Options, list_cases
+
+    raise typer.Exit(list_cases(Options(case or (), rule or (), output)))
+
+
+@corpus.command()
+def export(
+    folder: Annotated[Path, typer.Argument(help="Where to; it is made if it isn't there.")],
+    case: _Names = None,
+    rule: _Rules = None,
+) -> None:
+    """Write the cases into a folder, a file of JSON for each."""
+    from aguia.cli.corpus import Options, export
+
+    raise typer.Exit(export(folder, Options(case or (), rule or ())))
+
+
+@corpus.command(context_settings={"allow_interspersed_args": False})
+def run(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND...",
+            help="What starts the client: a program that answers lines of JSON on its standard"
+            " input with lines on its standard output, as docs/corpus.md describes them. For"
+            " example: aguia corpus run -- node adapter.mjs",
+            show_default=False,
+        ),
+    ],
+    case: _Names = None,
+    rule: _Rules = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="How to print: text, json or junit.")
+    ] = "text",
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for each case.")] = 10.0,
+    split: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Cut the streams into pieces of so many bytes; by default one for each event.",
+            show_default=False,
+        ),
+    ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of cases that the client is known to fail: an object of JSON from the"
+            " name of each to the reason.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Ask a client what becomes of each stream, and compare.
+
+    Exit codes: 0 as expected; 1 not so, or no reply; 2 wrong usage, or a client that can't be
+    started.
+    """
+    from aguia.cli.corpus import Options, run
+
+    options = Options(case or (), rule or (), output, timeout, split, known)
+    raise typer.Exit(run(command, options))

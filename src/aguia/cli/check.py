@@ -44,7 +44,7 @@ from aguia.testing.report import (
     without_known,
 )
 
-__all__ = ["OUTPUTS", "Options", "check", "rules"]
+__all__ = ["OUTPUTS", "Options", "UsageError", "check", "print_plain", "rule_names", "rules"]
 
 OUTPUTS: Final = ("text", "json", "sarif", "junit")
 
@@ -98,7 +98,7 @@ def _check(sources: Sequence[str], options: Options) -> int:
         raise UsageError(f"no output '{options.output}'; there are {', '.join(OUTPUTS)}")
     if sources.count("-") > 1:
         raise UsageError("the standard input can be read once")
-    only, ignore = _names(options.only), _names(options.ignore)
+    only, ignore = rule_names(options.only), rule_names(options.ignore)
     given = _read_input(options.input) if options.input is not None else None
     known = _read_baseline(options.baseline) if options.baseline is not None else None
     if options.peer_version is not None:
@@ -148,8 +148,11 @@ def print_plain(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _names(names: Sequence[str]) -> list[str]:
-    """Ids of rules or of their families, as given: several, or one with commas."""
+def rule_names(names: Sequence[str]) -> list[str]:
+    """Ids of rules or of their families, as given: several, or one with commas.
+
+    Raises `UsageError` for one that there is not.
+    """
     found = [name.strip().upper() for each in names for name in each.split(",") if name.strip()]
     families = {known.family for known in RULES.values()}
     for name in found:
@@ -399,7 +402,7 @@ def rules(name: str | None, *, output: str = "text") -> int:
             raise UsageError(f"no output '{output}'; there are text, json")
         found = list(RULES.values())
         if name is not None:
-            wanted = _names([name])
+            wanted = rule_names([name])
             found = [known for known in found if known.id in wanted or known.family in wanted]
     except UsageError as error:
         sys.stderr.write(f"aguia: {one_line(str(error), 1000)}\n")

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -109,30 +108,30 @@ def _frame(event: Any) -> bytes:
 @cache
 def cases() -> tuple[Case, ...]:
     """All cases, by their names in alphabetical order."""
-    return tuple(_read(text) for _, text in _texts())
+    return tuple(map(_read, _texts().values()))
 
 
 def case(name: str) -> Case:
     """The case of a name; raises `KeyError` where there is none."""
-    for each in cases():
-        if each.name == name:
-            return each
-    raise KeyError(f"the corpus has no case '{name}'")
+    return _read(text_of(name))
 
 
 def text_of(name: str) -> str:
     """The file of a case, as it is; raises `KeyError` where there is none."""
-    for known, text in _texts():
-        if known == name:
-            return text
-    raise KeyError(f"the corpus has no case '{name}'")
+    text = _texts().get(name)
+    if text is None:
+        raise KeyError(f"the corpus has no case '{name}'")
+    return text
 
 
-def _texts() -> Iterator[tuple[str, str]]:
+@cache
+def _texts() -> dict[str, str]:
     folder = files("aguia.testing.corpus") / "streams"
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".json"):
-            yield file.name.removesuffix(".json"), file.read_text(encoding="utf-8")
+    return {
+        file.name.removesuffix(".json"): file.read_text(encoding="utf-8")
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".json")
+    }
 
 
 def _read(text: str) -> Case:

@@ -86,7 +86,7 @@ async def run_command(
         for case in cases:
             began = time.monotonic()
             if errors >= GIVE_UP:
-                result = _error(case, f"not asked: {errors} errors one after the other")
+                result = _error(case, f"not asked: {GIVE_UP} errors one after the other")
             else:
                 result = await _ask(client, case, timeout, split)
             errors = errors + 1 if result.status == "error" else 0
