@@ -4,7 +4,9 @@
   command `aguia check` for everybody;
 - `ScriptedAgent` answers runs as told, `ReplayApp` with what was recorded;
 - `FaultyApp` and `FaultInjector` put faults into streams; `FAULTS` lists them;
-- `aguia.testing.probes` is what `aguia probe` asks of a server.
+- `aguia.testing.probes` is what `aguia probe` asks of a server;
+- `aguia.testing.corpus` holds streams with a known outcome, for clients;
+- with pytest there are the fixtures `agui_client`, `scripted_agent` and `check_stream`.
 """
 
 from importlib import import_module

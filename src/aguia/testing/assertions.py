@@ -15,7 +15,7 @@ from aguia.testing.checker import Checker
 from aguia.testing.comparison import differences, same, show
 from aguia.testing.report import as_text, matches
 
-__all__ = ["assert_conformant", "assert_conversation"]
+__all__ = ["assert_conformant", "assert_conversation", "complaint"]
 
 _SHOWN: Final = 10
 """How many findings a failure shows."""
@@ -47,19 +47,32 @@ def assert_conformant(
         for event in events:
             checker.receive_event(event)
     checker.end()
+    said = complaint(checker, ignore=ignore, warnings=warnings)
+    if said:
+        raise AssertionError(f"the stream breaks the protocol:\n{said}")
+
+
+def complaint(checker: Checker, *, ignore: Iterable[str] = (), warnings: bool = False) -> str:
+    """What a checker has found so far, in words; "" if nothing of it counts.
+
+    Args:
+        checker: of a stream.
+        ignore: as for `assert_conformant`.
+        warnings: as well.
+    """
     ignored = tuple(ignore)
     found = [
         finding
         for finding in checker.findings
         if (warnings or finding.severity == "error") and not matches(finding, ignored)
     ]
-    if found:
-        more = len(found) + checker.omitted - _SHOWN
-        lines = [as_text(finding) for finding in found[:_SHOWN]]
-        if more > 0:
-            lines.append(f"and {more} more")
-        text = "\n".join(lines)
-        raise AssertionError(f"the stream breaks the protocol:\n{text}")
+    if not found:
+        return ""
+    more = len(found) + checker.omitted - _SHOWN
+    lines = [as_text(finding) for finding in found[:_SHOWN]]
+    if more > 0:
+        lines.append(f"and {more} more")
+    return "\n".join(lines)
 
 
 def assert_conversation(
