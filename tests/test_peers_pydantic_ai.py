@@ -38,6 +38,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from aguia import Agent as Client
 from aguia import (
     AssistantMessage,
     HttpAgent,
@@ -50,6 +51,8 @@ from aguia import (
     ToolMessage,
     UserMessage,
 )
+from aguia.client import AsgiTransport
+from support_checked import Checked
 from support_server import serve
 
 pytestmark = pytest.mark.anyio
@@ -341,3 +344,38 @@ async def test_a_service_that_refuses_is_told_from_an_agent_that_fails() -> None
 
     assert caught.value.status == 401
     assert [message.id for message in agent.messages] == ["u"]
+
+
+async def test_its_streams_break_no_rule_and_leave_no_doubt() -> None:
+    """REAS-1, STATE-1, STATE-2, TOOL-6: thoughts, a tool of its own, state and an event."""
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Piece]:
+        if len(messages) == 1:
+            yield {0: DeltaThinkingPart(content="Which ", signature="sealed")}
+            yield {0: DeltaThinkingPart(content="city?")}
+            yield "One moment."
+            yield {1: DeltaToolCall(name="go", json_args="{}")}
+        else:
+            yield "Gone."
+
+    agent_there = Agent(FunctionModel(stream_function=model))
+
+    @agent_there.tool_plain
+    def go() -> ToolReturn[str]:
+        patch = {"delta": [{"op": "replace", "path": "/city", "value": "Faro"}]}
+        return ToolReturn(
+            return_value="gone",
+            metadata=[
+                StateSnapshotEvent(snapshot={"city": "Porto"}),
+                StateDeltaEvent.model_validate(patch),
+                CustomEvent(name="com.example.gone", value=None),
+            ],
+        )
+
+    checked = Checked(_served(agent_there))
+    async with Client(AsgiTransport(checked)) as agent:
+        result = await agent.ask("Go.")
+    assert (result.outcome, result.text) == ("success", "Gone.")
+    assert agent.state == {"city": "Faro"}
+    assert len(checked.checkers) == 1
+    assert checked.findings == []

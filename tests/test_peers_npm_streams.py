@@ -1,0 +1,87 @@
+"""What the npm packages write, by the rules: `@ag-ui/encoder`, and what `@ag-ui/client` rewrites.
+
+The same for the bridges of LangGraph and Pydantic AI is where these are tested. `docs/peers.md`
+has what is known of each.
+"""
+
+import base64
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+
+from aguia.testing import Checker
+from support import require_peers
+from support_server import node
+from support_streams import Case, well_formed
+
+SEEDS: Final = 75
+
+Faults = Counter[tuple[str, str, str | None]]
+
+
+@pytest.fixture(scope="module")
+def written() -> list[tuple[Case, dict[str, str | None]]]:
+    """Random streams that keep the rules, with what the packages make of them."""
+    require_peers()
+    cases = [well_formed(seed) for seed in range(SEEDS)]
+    answer = node("streams.mjs", {"cases": [case.events for case in cases]})
+    return list(zip(cases, answer["cases"], strict=True))
+
+
+def faults(checker: Checker) -> Faults:
+    checker.end()
+    return Counter((each.severity, each.rules[0], each.path) for each in checker.findings)
+
+
+def of_events(case: Case) -> Faults:
+    checker = Checker(case.input)
+    for event in case.events:
+        checker.receive_event(event)
+    return faults(checker)
+
+
+def of_body(case: Case, body: str, format: Any) -> Faults:
+    checker = Checker(case.input, format=format)
+    checker.receive(base64.b64decode(body))
+    return faults(checker)
+
+
+@pytest.mark.parametrize(
+    ("kind", "format"), [("sse", "sse"), ("binary", "protobuf"), ("expanded", "sse")]
+)
+def test_what_is_right_is_written_right(
+    written: list[tuple[Case, dict[str, str | None]]], kind: str, format: str
+) -> None:
+    """HTTP-2, PB-2, CHUNK-1: no fault that the events did not have, which have no error."""
+    events = 0
+    for case, bodies in written:
+        expected = of_events(case)
+        assert not any(severity == "error" for severity, _, _ in expected)
+        body = bodies[kind]
+        assert body is not None, case.name
+        assert of_body(case, body, format) == expected, case.name
+        events += len(case.events)
+    assert events > 1000
+
+
+# What compacting a stream breaks, by moving events past others that they depend on.
+MOVED: Final = {
+    "RUN-6": "past the end of their run",
+    "SUB-2": "before the announcement of their subagent",
+    "SUB-4": "to another owner's item of that id",
+    "CHUNK-2": "away from the item that a chunk continues",
+    "REAS-2": "out of the reasoning that was open",
+}
+
+
+def test_compacted_streams_are_for_storing_not_for_sending(
+    written: list[tuple[Case, dict[str, str | None]]],
+) -> None:
+    """RUN-6, SUB-2, SUB-4, CHUNK-2, REAS-2: what is interleaved is not kept so."""
+    found: Faults = Counter()
+    for case, bodies in written:
+        body = bodies["compacted"]
+        assert body is not None, case.name
+        found += of_body(case, body, "sse") - of_events(case)
+    assert {rule for severity, rule, _ in found if severity == "error"} == MOVED.keys()
