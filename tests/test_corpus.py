@@ -366,5 +366,14 @@ def test_the_npm_client_differs_where_it_is_known_to_and_nowhere_else() -> None:
     assert wrong == {}
     assert done.code == 0
     assert found["counts"]["known"] == len(known)
+
+
+def test_the_differences_of_the_npm_client_are_documented() -> None:
+    text = (REPOSITORY / "docs" / "peers.md").read_text(encoding="utf-8")
+    known = json.loads(KNOWN.read_text(encoding="utf-8"))
+    assert f"Of the {len(corpus.cases())} streams" in text
+    assert f"reads {len(corpus.cases()) - len(known)} as expected" in text
     for name, reason in known.items():
         assert corpus.case(name).reference == reason
+        (row,) = [line for line in text.splitlines() if f"`{name}`" in line]
+        assert row.endswith(f"| {reason} |")
