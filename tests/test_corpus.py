@@ -301,7 +301,7 @@ def test_the_command_reports_for_people_and_machines(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (("run", "--case", "none-*", "x"), "no case is of this name and rule"),
-        (("run", "--rule", "NO-1", "x"), "NO-1"),
+        (("run", "--rule", "NONE", "x"), "NONE"),
         (("run", "-o", "sarif", "x"), "no output 'sarif'; there are text, json, junit"),
         (("run", "--", "/nowhere/client"), "can't start /nowhere/client: No such file"),
         (("run", "--known", "/nowhere/known.json", "x"), "can't read /nowhere/known.json"),

@@ -7,6 +7,8 @@ from typing import Final
 
 import pytest
 
+# The projects' tests run in this process: so the package is imported once, and not for each.
+import aguia.testing.clients  # noqa: F401
 from support import REPOSITORY
 
 pytest_plugins = ["pytester"]
@@ -255,6 +257,38 @@ async def test_the_binary_binding(agui_client):
     )
     result.assert_outcomes(passed=8, failed=1)
     result.stdout.fnmatch_lines(["warning PROC-13 *"])
+
+
+def test_streams_can_have_faults(project: pytest.Pytester) -> None:
+    """What the application does then is what is tested: the faults are not the agent's."""
+    result = run(
+        project,
+        """
+import aguia
+
+
+@anyio
+@pytest.mark.parametrize("agent", [polite, AgentApp(polite)])
+async def test_a_broken_connection(agui_client, agent):
+    with pytest.raises(aguia.TruncatedRun):
+        await agui_client(agent, faults=["cut-after-event:2"]).ask("you")
+
+
+def test_without_async(agui_client):
+    with pytest.raises(aguia.ProtocolViolation):
+        agui_client.sync(polite, faults=["drop:0"], seed=1).ask("you")
+
+
+def test_what_is_no_fault(agui_client):
+    with pytest.raises(ValueError, match="there is no fault 'fire'"):
+        agui_client(polite, faults=["fire"])
+    from aguia.server import InProcess
+
+    with pytest.raises(TypeError, match="faults are put into"):
+        agui_client(InProcess(polite), faults=["drop:0"])
+""",
+    )
+    result.assert_outcomes(passed=4)
 
 
 def test_scripted_agents_and_streams(project: pytest.Pytester) -> None:

@@ -15,7 +15,8 @@ from rich.text import Text
 
 from aguia import __version__
 from aguia.cli.check import UsageError, print_plain, rule_names
-from aguia.cli.render import STYLES, one_line
+from aguia.cli.render import STYLES
+from aguia.cli.safe import one_line
 from aguia.cli.words import plural
 from aguia.testing.corpus import Case, CaseResult, cases, run_command
 from aguia.testing.corpus.cases import text_of

@@ -10,9 +10,10 @@ from aguia.client import PROTOBUF, Agent, Answer, AsgiTransport, Transport
 from aguia.client.agent import AgentOptions
 from aguia.protocol.errors import DecodeError, TransportError, TruncatedRun
 from aguia.protocol.input import RunAgentInput
-from aguia.server import InProcess
+from aguia.server import AgentApp, InProcess
 from aguia.testing.assertions import complaint
 from aguia.testing.checker import Checker
+from aguia.testing.faults import Fault, FaultyApp
 from aguia.testing.findings import Finding
 
 __all__ = ["ClientFactory"]
@@ -37,6 +38,8 @@ class ClientFactory:
         ignore: Iterable[str] = (),
         warnings: bool = False,
         path: str = "/",
+        faults: Iterable[Fault | str] = (),
+        seed: int = 0,
         **options: Unpack[AgentOptions],
     ) -> Agent:
         """Make a client.
@@ -47,14 +50,20 @@ class ClientFactory:
             ignore: ids of rules, or of their families, that may be broken.
             warnings: whether warnings count as well.
             path: of the agent in an application.
+            faults: what its streams get, as `aguia.testing.FAULTS` lists it, for a test of what
+                the application does then; such streams are not checked.
+            seed: decides what the faults leave open.
             options: see `aguia.Agent`.
 
         It may be used as `async with`; when its runs are over it holds nothing that would have
         to be released.
 
-        Raises `TypeError` for what is no agent.
+        Raises `TypeError` for what is no agent, or for faults in a transport's streams, and
+        `ValueError` for what is no fault.
         """
-        transport = self._watched(agent, path, check, ignore, warnings, options)
+        transport = _transport(agent, path, tuple(faults), seed)
+        if check and not faults:
+            transport = self._watched(transport, ignore, warnings, options)
         return Agent(transport, **options)
 
     def sync(
@@ -65,10 +74,14 @@ class ClientFactory:
         ignore: Iterable[str] = (),
         warnings: bool = False,
         path: str = "/",
+        faults: Iterable[Fault | str] = (),
+        seed: int = 0,
         **options: Unpack[AgentOptions],
     ) -> sync.Agent:
         """Make a client without async, which is closed at the end of the test."""
-        transport = self._watched(agent, path, check, ignore, warnings, options)
+        transport = _transport(agent, path, tuple(faults), seed)
+        if check and not faults:
+            transport = self._watched(transport, ignore, warnings, options)
         made = sync.Agent(transport, **options)
         self._to_close.append(made)
         return made
@@ -95,40 +108,42 @@ class ClientFactory:
 
     def _watched(
         self,
-        agent: Any,
-        path: str,
-        check: bool,
+        transport: Transport,
         ignore: Iterable[str],
         warnings: bool,
         options: AgentOptions,
     ) -> Transport:
-        transport = _transport(agent, path)
-        if not check:
-            return transport
         watch = _Watch(transport, tuple(ignore), warnings, options.get("peer_version"))
         self._watches.append(watch)
         return watch
 
 
-def _transport(agent: Any, path: str) -> Transport:
+def _transport(agent: Any, path: str, faults: tuple[Fault | str, ...], seed: int) -> Transport:
     if callable(getattr(agent, "open", None)) and callable(getattr(agent, "close", None)):
+        if faults:
+            raise TypeError("faults are put into the streams of a function or an application")
         found: Transport = agent
         return found
-    if callable(agent):
-        signature = inspect.signature(agent)
-        for arguments, make in (
-            (("run",), InProcess),
-            (("scope", "receive", "send"), lambda app: AsgiTransport(app, path=path)),
-        ):
-            try:
-                signature.bind(*arguments)
-            except TypeError:
-                continue
-            return make(agent)
+    if _takes(agent, "run"):
+        if not faults:
+            return InProcess(agent)
+        agent, path = AgentApp(agent), "/"
+    if _takes(agent, "scope", "receive", "send"):
+        return AsgiTransport(FaultyApp(agent, *faults, seed=seed) if faults else agent, path=path)
     raise TypeError(
         "expected an agent function, which takes a run; an ASGI application, which takes scope, "
         f"receive and send; or a transport; not {type(agent).__name__}"
     )
+
+
+def _takes(agent: Any, *arguments: str) -> bool:
+    if not callable(agent):
+        return False
+    try:
+        inspect.signature(agent).bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 class _Watch:
