@@ -50,6 +50,8 @@ def body(*events):
         for event in events:
             if event["type"].startswith("RUN_") and event["type"] != "RUN_ERROR":
                 event = ids | event
+            if event["type"] == "RAISE":
+                raise RuntimeError("in the middle")
             data = b"data: " + json.dumps(event).encode() + b"\\n\\n"
             await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
@@ -67,8 +69,9 @@ UNNAMED = {"type": "CUSTOM", "name": "note", "value": 1}
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project whose tests may import the agents above."""
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project whose tests may import the agents above, without other people's plugins."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(agents=AGENTS)
     return pytester
 
@@ -76,7 +79,7 @@ def project(pytester: pytest.Pytester) -> pytest.Pytester:
 def run(project: pytest.Pytester, tests: str, *arguments: str) -> pytest.RunResult:
     project.makepyfile(f"from agents import *\n\n{tests}")
     return project.runpytest_inprocess(
-        "-p", "pytest_aguia", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments
+        "-p", "pytest_aguia", "-p", "anyio", "-p", "no:cacheprovider", *arguments
     )
 
 
@@ -181,6 +184,11 @@ def test_truncated(agui_client):
         agui_client.sync(body(START)).ask("you")
 
 
+def test_broken_off(agui_client):
+    with pytest.raises(aguia.AguiaError):
+        agui_client.sync(body(START, {"type": "RAISE"})).ask("you")
+
+
 def test_that_fails_by_itself(agui_client):
     agui_client.sync(body(START, STRAY, END)).ask("you")
 
@@ -193,7 +201,7 @@ async def test_the_second_run(agui_client):
         await agui_client(body(START, STRAY, END)).ask("you")
 """,
     )
-    result.assert_outcomes(failed=5)
+    result.assert_outcomes(failed=6)
     result.stdout.fnmatch_lines(
         [
             "*test_rejected*",
