@@ -448,6 +448,7 @@ async def test_a_function_may_ask_a_fork() -> None:
         @agent.tool
         async def look_up() -> str:
             ran.append("look_up")
+            assert len(ran) == 1  # else it would go on for ever
             return (await agent.fork().ask("What?")).text
 
         result = await agent.ask("Hi")
