@@ -9,8 +9,9 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from aguia import HttpAgent, InvalidInput, RunFailed, TruncatedRun, client, sync
 from aguia.client import CANCEL, AsgiTransport, ToolRequest
+from aguia.protocol.input import RunAgentInput
 from aguia.protocol.messages import ToolMessage
 from aguia.server import AgentApp, InProcess, Run, RunError
 from support_events import event
@@ -391,6 +393,51 @@ def test_agents_are_closed_while_others_use_them() -> None:
         agent.close()
     assert ended.is_set()
     agent.close()
+
+
+class _SlowToClose:
+    """A transport whose runs start and go no further, and which takes its time to close."""
+
+    def __init__(self) -> None:
+        self.closing = threading.Event()
+
+    @asynccontextmanager
+    async def open(self, input: RunAgentInput) -> AsyncIterator[client.Answer]:
+        async def body() -> AsyncIterator[Any]:
+            yield event("RUN_STARTED", threadId=input.thread_id, runId=input.run_id)
+            await asyncio.sleep(3600)
+
+        try:
+            yield client.Answer(None, body())
+        finally:
+            self.closing.set()
+            await asyncio.sleep(0.3)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_loop_that_ends_leaves_the_next_ones_runs_alone() -> None:
+    """The agent is used again while the loop from before is still closing its runs."""
+    transport = _SlowToClose()
+
+    def read() -> None:
+        with pytest.raises(TruncatedRun):
+            held.ask("Hi")
+
+    with sync.Agent(transport) as held:
+        reading = threading.Thread(target=read)
+        reading.start()
+        while not list(held.messages):
+            time.sleep(0.001)
+        closing = threading.Thread(target=held.close)
+        closing.start()
+        assert transport.closing.wait(10)
+        stream = held.fork().run("Hi")
+        next(stream)
+        closing.join()
+        reading.join()
+        assert stream.under_way
 
 
 def test_after_cancelling_there_is_no_further_event() -> None:

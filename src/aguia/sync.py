@@ -69,18 +69,17 @@ class _Loop:
         self._waited_for: set[Future[Any]] = set()
         self._streams: weakref.WeakSet[client.RunStream] = weakref.WeakSet()
 
-    def hold(self, stream: client.RunStream) -> None:
-        """Have a stream closed at the end, if it is still there."""
-        self._streams.add(stream)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T], stream: client.RunStream | None = None) -> T:
         """Run a coroutine to its end and return what it returns, or raise what it raises.
 
-        Interrupted here, as by Ctrl-C, it is cancelled there.
+        Interrupted here, as by Ctrl-C, it is cancelled there. A stream that it belongs to is
+        closed when the loop ends, if it is still there.
         """
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                # The loop before this one may still be closing those that it had.
+                self._streams = weakref.WeakSet()
                 self._thread = threading.Thread(
                     target=_serve,
                     args=(self._loop, self._streams, self._cleanup),
@@ -96,6 +95,8 @@ class _Loop:
                     "an asynchronous function uses `aguia.Agent`"
                 )
             thread = self._thread
+            if stream is not None:
+                self._streams.add(stream)
             # As long as nobody else can end the loop: what comes after its end waits for ever.
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
             self._waited_for.add(future)
@@ -189,7 +190,6 @@ class RunStream(Iterator[Event]):
     def __init__(self, stream: client.RunStream, loop: _Loop) -> None:
         self._stream = stream
         self._loop = loop
-        loop.hold(stream)
         self._ready: Iterator[Event] = iter(())
         self._left = False
 
@@ -232,7 +232,7 @@ class RunStream(Iterator[Event]):
                 except Exception as error:
                     self._loop.run(stream.close_after(error))
                     raise
-                ready = self._loop.run(stream.next_batch())
+                ready = self._loop.run(stream.next_batch(), stream)
             except TruncatedRun as error:
                 # The agent may have been closed before the loop came to this.
                 stream.settle(error)
