@@ -26,6 +26,9 @@ class Transport(Protocol):
 
         Raises `InputRejected`, a `TransportError`, or a `DecodeError` for an answer that is none
         of an agent's. Leaving the context tells the agent that nobody reads any more.
+
+        The context is entered under a time limit that does not hold for the rest of it, so it must
+        not leave a cancel scope or a task group of its own open.
         """
 
     async def close(self) -> None:
