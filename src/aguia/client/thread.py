@@ -14,7 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from aguia.client.interrupts import check_resume, resume_entries, waits_for_approval
-from aguia.codec.json import copy_value, parse_object
+from aguia.codec.json import STRICT_FAILURES, copy_value, decode, encode, parse_object
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
 from aguia.pipeline.compatibility import noting, upgrade_message
@@ -144,6 +144,8 @@ class Thread:
         # The calls that were open when the thread was stored.
         self._stored_calls = frozenset(stored_calls)
         self._run_ids: set[str] = set()
+        # Whether all that the thread holds has been judged, typed values included.
+        self._proven = False
         # The calls that functions are answering at this moment.
         self.in_hand: list[ToolCall] = []
 
@@ -159,6 +161,7 @@ class Thread:
         """
         for message in self.said(said):
             self.conversation.add(message)
+            self._proven = False
 
     def history(self) -> dict[str, Any]:
         """The thread as plain JSON, to be stored and taken up again.
@@ -180,16 +183,22 @@ class Thread:
 
         Calls that functions are answering in this one are not answered once more in the other.
         """
-        history = self.history()
+        offered = () if self._offered is None else self._offered
+        messages, open_calls = self._answered([], offered)
         for call in self.in_hand:
-            answer = copy_value(_error_of(call, _ELSEWHERE))
-            history["messages"].insert(_place_of_answer(self.messages, call.id), answer)
-        return Thread(
-            history={**history, "threadId": thread_id},
+            messages.insert(_place_of_answer(messages, call.id), _error_of(call, _ELSEWHERE))
+        other = Thread(
+            thread_id=thread_id,
+            messages=messages,
+            state=self.conversation.state,
+            interrupts=self.conversation.interrupts,
             event_middleware=self._event_middleware,
             peer_version=self._peer_version,
             on_warning=self._on_warning,
         )
+        other._stored_calls = frozenset(call.id for call in open_calls)
+        other._proven = self._proven
+        return other
 
     # Warnings
 
@@ -315,7 +324,8 @@ class Thread:
                 rule="FRONT-5",
                 path="/messages",
             )
-        if state is UNSET:
+        own_state = state is UNSET
+        if own_state:
             # A run input has no null for a state, and an absent one is the empty object (IN-1).
             state = {} if self.conversation.state is None else self.conversation.state
         run_input = RunAgentInput(
@@ -331,9 +341,35 @@ class Thread:
             forwarded_props={} if request.forwarded_props is UNSET else request.forwarded_props,
             resume=entries or UNSET,
         )
-        checked = enforce_input(run_input, self.warn)
+        checked = self._checked(run_input, said, own_state)
         self._check_resume(checked, force)
         return NextInput(checked, held, unanswered)
+
+    def _checked(
+        self, run_input: RunAgentInput, said: Sequence[Message], own_state: bool
+    ) -> RunAgentInput:
+        """The input as enforcement leaves it, and a copy: what it holds is not the thread's.
+
+        A thread of thousands of messages is judged by walking the schema once. After that only
+        what is new is, and one strict decode proves the rest and copies it.
+        """
+        if self._proven:
+            new = msgspec.structs.replace(
+                run_input,
+                messages=_without_activity(said),
+                state={} if own_state else run_input.state,
+            )
+            try:
+                new = enforce_input(new, self.warn)
+                whole = msgspec.structs.replace(
+                    new, messages=run_input.messages, state=run_input.state
+                )
+                return decode(encode(whole), RunAgentInput)
+            except (InvalidInput, *STRICT_FAILURES, TypeError, ValueError):
+                pass  # which says where in the whole input it is
+        checked = enforce_input(run_input, self.warn)
+        self._proven = True
+        return checked
 
     def judged(self, changed: RunAgentInput, force: bool = False) -> RunAgentInput:
         """An input that middleware has changed, as it may be sent (PROC-11, ACT-4, INT-2)."""
@@ -352,7 +388,8 @@ class Thread:
     ) -> Consumer:
         """Go on with the thread: only an input that was accepted becomes part of it."""
         consumer = Consumer(
-            run_input,
+            # Only its ids are needed; the rest has been judged.
+            RunAgentInput(thread_id=run_input.thread_id, run_id=run_input.run_id, messages=[]),
             messages=held,
             state={} if run_input.state is UNSET else run_input.state,
             interrupts=self.conversation.interrupts,
