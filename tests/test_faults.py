@@ -339,8 +339,8 @@ async def test_an_agent_goes_on_after_any_fault() -> None:
         faulty(*broken, [WHOLE]) as server,
         agent_at(server.url, client) as agent,
     ):
-        for _ in broken:
+        for number in range(len(broken)):
             with pytest.raises((TruncatedRun, TransportError)):
-                [each async for each in agent.run(None, run_id="r")]
+                [each async for each in agent.run(None, run_id=f"broken-{number}")]
         assert [each.type async for each in agent.run(None, run_id="r")] == TYPES
         assert agent.outcome is not None
