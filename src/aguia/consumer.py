@@ -23,7 +23,7 @@ from aguia.codec.json import (
     parse_object,
 )
 from aguia.conversation import Conversation
-from aguia.pipeline.chunks import CHUNKS, ChunkExpander
+from aguia.pipeline.chunks import ChunkExpander
 from aguia.pipeline.compatibility import (
     Compatibility,
     noting,
@@ -53,9 +53,6 @@ from aguia.protocol.outcomes import Interrupt
 __all__ = ["Consumer"]
 
 _logger: Final = logging.getLogger("aguia")
-
-_STAGED: Final = CHUNKS | {RunStartedEvent}
-"""Types that a stage before verification always has to see."""
 
 
 class Consumer:
@@ -106,7 +103,8 @@ class Consumer:
                 f"and {frames.CONTENT_TYPE}"
             )
         self._on_warning = on_warning
-        self._index = -1
+        self._waiting: deque[bytes | Event | dict[str, Any]] = deque()
+        self._taken = 0  # how many events have come in, those that wait among them
         # What a program has stored may be from before 1.0, like what a peer sends (VER-4).
         note = noting(self._warn, only_losses=True)
         if isinstance(input, dict):
@@ -162,7 +160,6 @@ class Consumer:
             interrupts=enforce_list(interrupts, Interrupt, self._warn, "/interrupts"),
             warn=self._warn,
         )
-        self._waiting: deque[bytes | Event | dict[str, Any]] = deque()
         self._current: Iterator[Event] | None = None
         self._ended = False
         self._failure: Exception | None = None
@@ -179,7 +176,9 @@ class Consumer:
                 raise TypeError(f"a body is bytes, not {type(data).__name__}")
             data = bytes(data)
         if self._failure is None:
-            self._waiting.extend(self._framing.feed(data))
+            frames_ = self._framing.feed(data)
+            self._taken += len(frames_)
+            self._waiting.extend(frames_)
         return self._drain(self._framing.check)
 
     def receive_event(self, event: Event | dict[str, Any]) -> Iterator[Event]:
@@ -187,6 +186,7 @@ class Consumer:
 
         A plain value is copied, so the caller may go on changing it.
         """
+        self._taken += 1
         self._waiting.append(event)
         return self._drain(None)
 
@@ -202,8 +202,14 @@ class Consumer:
             except DecodeError:
                 pass  # the body broke off in the middle of an event
             else:
+                self._taken += 1
                 self._waiting.append(rest)
         return self._drain(self._finish)
+
+    @property
+    def _index(self) -> int:
+        """The index in the stream of the event that is being read, or was read last."""
+        return self._taken - len(self._waiting) - 1
 
     def _finish(self) -> None:
         if self._ended:
@@ -235,6 +241,7 @@ class Consumer:
         small = self._small
         binary = self._decode_binary is not None
         waiting = self._waiting
+        take = waiting.popleft
         try:
             while True:
                 if self._current is not None:
@@ -245,13 +252,9 @@ class Consumer:
                     self._current = None
                 if not waiting:
                     break
-                frame = waiting.popleft()
-                self._index += 1
-                if type(frame) is not bytes:
-                    self._current = self._from_program(frame)
-                    continue
-                if binary:
-                    self._current = self._from_binary(frame)
+                frame = take()
+                if binary or type(frame) is not bytes:
+                    self._current = self._from_other(frame)
                     continue
                 if len(frame) > small:
                     self._check_size(frame)
@@ -261,15 +264,13 @@ class Consumer:
                     self._current = self._from_frame(frame)
                     continue
                 kind = type(event)
-                if staged or lanes or halves or kind in _STAGED:
+                check_event = check_for(kind)
+                if check_event is None or staged or lanes or halves:
                     self._current = self._from_typed(event)
                     continue
-                # Nothing between the decoder and verification has anything to do with it.
-                check_event = check_for(kind)
-                if check_event is not None:
-                    check_event(event)
-                else:
-                    check(event)
+                # Nothing between the decoder and verification has anything to do with it; what
+                # always has, chunks and the start of a run, is not in the table.
+                check_event(event)
                 apply_event = apply_for(kind)
                 if apply_event is not None:
                     apply_event(event)
@@ -297,6 +298,9 @@ class Consumer:
 
     def _from_frame(self, frame: bytes) -> Iterator[Event]:
         yield from self._from_raw(parse_object(frame, self._max_depth))
+
+    def _from_other(self, item: bytes | Event | dict[str, Any]) -> Iterator[Event]:
+        return self._from_binary(item) if type(item) is bytes else self._from_program(item)
 
     def _from_binary(self, frame: bytes) -> Iterator[Event]:
         assert self._decode_binary is not None

@@ -245,18 +245,24 @@ class Conversation:
         if entry is None:
             self._lost(event, event.message_id)
         elif not entry.is_activity:
-            entry.deltas.append(event.delta)
-            entry.touched = True
+            deltas = entry.deltas
+            if deltas is not None:
+                deltas.append(event.delta)
+            else:
+                entry.deltas = [event.delta]
+                entry.touched = True
             if event.metadata is not UNSET:
                 entry.merge_metadata(event.metadata)
 
     def _message_end(self, event: TextMessageEndEvent | ReasoningMessageEndEvent) -> None:
-        if event.metadata is not UNSET:
-            entry = self._by_id.get(event.message_id)
-            if entry is None:
+        entry = self._by_id.get(event.message_id)
+        if entry is None:
+            if event.metadata is not UNSET:
                 self._lost(event, event.message_id)
-            elif not entry.is_activity:
+        elif not entry.is_activity:
+            if event.metadata is not UNSET:
                 entry.merge_metadata(event.metadata)
+            entry.settle()
 
     def _encrypted_value(self, event: ReasoningEncryptedValueEvent) -> None:
         target: Entry | CallEntry | None

@@ -6,7 +6,7 @@ and whoever holds an earlier value keeps it unchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
 import msgspec
 
@@ -61,16 +61,22 @@ class CallEntry:
         self.change(function=msgspec.structs.replace(self.value.function, name=name))
 
 
+_NO_CALLS: Final[list[CallEntry]] = []
+"""Stands for the calls of every message without any; never added to."""
+
+
 class Entry:
     """One message of the thread: its value so far, and what arrived since.
 
     Attributes:
-        deltas: text that arrived for the message; whoever adds to it sets `touched`.
+        deltas: text that arrived for the message, None when none did; whoever makes the list
+            sets `touched`.
         calls: the tool calls that the message holds.
         is_activity: whether it is an activity message, which takes no text.
         touched: whether anything arrived since `value` was last read.
     """
 
+    # A thread has many of these: what most of them don't need is made when it is needed.
     __slots__ = ("_base", "_changes", "calls", "deltas", "is_activity", "touched")
 
     def __init__(self, message: Message) -> None:
@@ -79,10 +85,10 @@ class Entry:
     def set(self, message: Message) -> None:
         """Become this message."""
         self._base = message
-        self._changes: dict[str, Any] = {}
+        self._changes: dict[str, Any] | None = None
+        self.deltas: list[str] | None = None
         self.is_activity = isinstance(message, ActivityMessage)
-        self.deltas: list[str] = []
-        self.calls: list[CallEntry] = []
+        self.calls: list[CallEntry] = _NO_CALLS
         self.touched = False
         if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
             self.calls = [CallEntry(call, self) for call in message.tool_calls]
@@ -99,19 +105,34 @@ class Entry:
 
     def change(self, **members: Any) -> None:
         """Set members of the message."""
-        self._changes.update(members)
+        self._changes = members if self._changes is None else {**self._changes, **members}
         self.touched = True
 
     def merge_metadata(self, metadata: Metadata) -> None:
         """Merge key by key, the last write winning, without recursion (META-1)."""
-        self.change(metadata=_merged(self._changes.get("metadata", self._base.metadata), metadata))
+        old = self._base.metadata
+        if self._changes is not None:
+            old = self._changes.get("metadata", old)
+        self.change(metadata=_merged(old, metadata))
 
     def add_call(self, call: ToolCall) -> CallEntry:
         """Append a tool call to this assistant message."""
         entry = CallEntry(call, self)
-        self.calls.append(entry)
+        if self.calls:
+            self.calls.append(entry)
+        else:
+            self.calls = [entry]
         self.touched = True
         return entry
+
+    def settle(self) -> None:
+        """Take note that the message is complete: its text takes less room in one piece.
+
+        Only the first time, since putting a long text together again and again is what an agent
+        that closes its message after each delta would cost.
+        """
+        if self.deltas is not None and not getattr(self._base, "content", UNSET):
+            _ = self.value
 
     @property
     def value(self) -> Message:
@@ -119,10 +140,10 @@ class Entry:
         if not self.touched:
             return self._base
         self.touched = False
-        changes, self._changes = self._changes, {}
-        if self.deltas:
+        changes = {} if self._changes is None else self._changes
+        if self.deltas is not None:
             changes["content"] = _extended(getattr(self._base, "content", UNSET), self.deltas)
-            self.deltas = []
+        self._changes = self.deltas = None
         if self.calls:
             changes["tool_calls"] = [call.value for call in self.calls]
         self._base = msgspec.structs.replace(self._base, **changes)

@@ -85,6 +85,9 @@ class Family(Enum):
     SUBAGENT = "subagent"
     ACTIVITY = "activity message"
 
+    # Members are compared by identity, so they can be hashed by it, which costs no call.
+    __hash__ = object.__hash__
+
 
 class Action(Enum):
     """What an event does to the item that it names."""
@@ -362,12 +365,17 @@ class Verifier:
 
         # The hot path: one look-up for each delta of each item. Owner and tag are both `UNSET`
         # while the parent agent speaks, which is the usual case.
-        def check(event: Any) -> None:
-            owner = get_owner(id_of(event), absent)
+        def check_message(event: Any) -> None:
+            owner = get_owner(event.message_id, absent)
             if owner is not UNSET or event.subagent_run_id is not UNSET:
-                self._continue_checked(event, family, id_of(event), owner)
+                self._continue_checked(event, family, event.message_id, owner)
 
-        return check
+        def check(event: Any) -> None:
+            owner = get_owner(event.tool_call_id, absent)
+            if owner is not UNSET or event.subagent_run_id is not UNSET:
+                self._continue_checked(event, family, event.tool_call_id, owner)
+
+        return check if family is Family.TOOL_CALL else check_message
 
     def _continue_checked(self, event: Any, family: Family, id_: str, owner: Owner) -> None:
         if owner is _ABSENT:
@@ -383,7 +391,9 @@ class Verifier:
 
         def check(event: Any) -> None:
             id_ = id_of(event)
-            self._continue_checked(event, family, id_, open_items.get(id_, _ABSENT))
+            owner = open_items.get(id_, _ABSENT)
+            if owner is not UNSET or event.subagent_run_id is not UNSET:
+                self._continue_checked(event, family, id_, owner)
             del open_items[id_]
             del self._opened[family, id_]
 
