@@ -40,6 +40,24 @@ async def test_silence_is_an_empty_answer() -> None:
     assert await stream.take(0.01) == events("a")
 
 
+async def test_silence_counts_from_the_last_event() -> None:
+    stream = EventStream()
+    for name in "abcdef":
+        asyncio.get_running_loop().call_later(0.03, stream.push, events(name))
+        assert await stream.take(0.1) == events(name)
+    began = asyncio.get_running_loop().time()
+    assert await stream.take(0.05) == []
+    assert asyncio.get_running_loop().time() - began > 0.04
+
+
+async def test_who_waits_without_a_limit_hears_of_no_silence() -> None:
+    stream = EventStream()
+    asyncio.get_running_loop().call_later(0.01, stream.push, events("a"))
+    assert await stream.take(0.04) == events("a")
+    asyncio.get_running_loop().call_later(0.06, stream.push, events("b"))
+    assert await stream.take() == events("b")
+
+
 async def test_the_rest_is_read_before_the_end() -> None:
     stream = EventStream()
     stream.push(events("a"))

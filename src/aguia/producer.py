@@ -170,6 +170,11 @@ class Producer:
         """
         if type(event) not in _CONTENTS:
             _prove(event)
+        elif not (self._out or self._chunks.lanes or self._state.is_out):
+            # What nearly all events are: a delta, with nothing to be said before it.
+            self._verifier.check(event)
+            self._fresh = False
+            return [event]
         self._flush()
         self._emit(event)
         return self._sent()

@@ -43,6 +43,11 @@ class LiveState:
         return self._base
 
     @property
+    def is_out(self) -> bool:
+        """Whether somebody has got the value, and may have changed it."""
+        return self._value is not _MISSING
+
+    @property
     def value(self) -> Any:
         """The value to read and to change."""
         if self._value is _MISSING:

@@ -473,7 +473,8 @@ class Run(Speaker):
             self._steps_left -= sum(isinstance(event, StepStartedEvent) for event in events)
             if self._steps_left < 0:
                 self.cancel()
-        await self._stream.drained()
+        if self._stream.holds_up:
+            await self._stream.drained()
 
 
 def _unusable(part: ContentPart, kinds: Collection[str], providers: Collection[str]) -> str | None:

@@ -29,7 +29,10 @@ class EventStream:
         self._waiting: deque[Event] = deque()
         self._closed = False
         self._abandoned = False
-        self._changed: asyncio.Event = asyncio.Event()
+        # What the reader waits for: True when there is something to take, False after a silence.
+        self._news: asyncio.Future[bool] | None = None
+        self._silence = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
         self._space: asyncio.Event = asyncio.Event()
         self.count = 0
         self.last: Event | None = None
@@ -47,7 +50,12 @@ class EventStream:
         self.last = events[-1]
         if not self._abandoned:
             self._waiting.extend(events)
-            self._changed.set()
+            self._tell()
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether `drained` would have a writer wait."""
+        return self._abandoned or len(self._waiting) > self._capacity
 
     async def drained(self) -> None:
         """Wait until the reader has caught up."""
@@ -61,13 +69,15 @@ class EventStream:
     def close(self) -> None:
         """Say that no more events will come."""
         self._closed = True
-        self._changed.set()
+        self._tell()
+        self._disarm()
 
     def abandon(self) -> None:
         """Say that nobody reads any more: writers stop waiting and what they write is dropped."""
         self._abandoned = True
         self._waiting.clear()
-        self._changed.set()
+        self._tell()
+        self._disarm()
         self._space.set()
 
     async def take(self, timeout: float | None = None) -> list[Event] | None:
@@ -78,13 +88,50 @@ class EventStream:
         while not self._waiting:
             if self._closed or self._abandoned:
                 return None
-            self._changed.clear()
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._changed.wait()
-            except TimeoutError:
+            if not await self._wait(timeout):
                 return []
         events = list(self._waiting)
         self._waiting.clear()
         self._space.set()
         return events
+
+    async def gather(self, turns: int) -> None:
+        """Give those that write so many turns of the event loop, unless no more will come."""
+        for _ in range(turns):
+            if self._closed or self._abandoned:
+                return
+            await asyncio.sleep(0)
+
+    async def _wait(self, timeout: float | None) -> bool:
+        loop = asyncio.get_running_loop()
+        self._news = loop.create_future()
+        if timeout is None:
+            self._disarm()
+        else:
+            # One alarm serves many waits, as it looks again how long it was silent when it rings:
+            # to set one and take it back for every event is what most of an event would cost.
+            self._silence = loop.time() + timeout
+            if self._alarm is not None and self._alarm.when() > self._silence:
+                self._disarm()
+            if self._alarm is None:
+                self._alarm = loop.call_at(self._silence, self._ring)
+        return await self._news
+
+    def _ring(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._alarm = None
+        if self._news is None or self._news.done():
+            return
+        if loop.time() >= self._silence:
+            self._news.set_result(False)
+        else:
+            self._alarm = loop.call_at(self._silence, self._ring)
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(True)
+
+    def _disarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
