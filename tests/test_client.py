@@ -173,6 +173,22 @@ async def test_what_may_be_said(content: Any, sent: list[Any]) -> None:
         assert len({message.id for message in agent.messages}) == len(sent) + 1
 
 
+async def test_typed_messages_are_judged_when_they_are_given() -> None:
+    """PROC-11: what a thread starts from or is added to, nobody has checked so far."""
+    wrong = UserMessage(id="u", content=7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput) as caught:
+        async with scripted(Script(), messages=[UserMessage(id="a", content="b"), wrong]):
+            pass
+    assert caught.value.path == "/messages/1/content"
+    metadata: dict[str, Any] = {"k": 1}
+    async with scripted(Script()) as agent:
+        with pytest.raises(InvalidInput):
+            agent.messages.append(wrong)
+        agent.messages.append(UserMessage(id="u", content="a", metadata=metadata))
+        metadata["k"] = object()
+        assert agent.run("b").input.messages[0].metadata == {"k": 1}
+
+
 @pytest.mark.parametrize(
     ("content", "path", "rule"),
     [
@@ -184,7 +200,11 @@ async def test_what_may_be_said(content: Any, sent: list[Any]) -> None:
         ([7], "/messages/0", "PROC-3"),
         (b"bytes", "/messages/0", "PROC-3"),
         (UserMessage(id=7, content="a"), "/messages/0/id", "PROC-3"),  # type: ignore[arg-type]
-        (UserMessage(id="u", content="a", metadata={"k": object()}), "", "PROC-3"),
+        (
+            UserMessage(id="u", content="a", metadata={"k": object()}),
+            "/messages/0",
+            "PROC-3",
+        ),
         ({"role": "user", "id": "old", "content": "a"}, "/messages", "EVT-6"),
         ([UserMessage(id="u", content="a")] * 2, "/messages", "EVT-6"),
     ],
@@ -199,8 +219,7 @@ async def test_what_may_not_be_said_is_refused_before_anything_is_sent(
         with pytest.raises(InvalidInput) as caught:
             agent.run(content)
         assert caught.value.rule == rule
-        # A typed message is judged in its place in the thread, where it is the second.
-        assert str(caught.value.path).replace("/messages/1", "/messages/0") == path
+        assert caught.value.path == path
         assert list(agent.messages) == before
     assert script.requests == []
 

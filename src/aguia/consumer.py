@@ -73,6 +73,9 @@ class Consumer:
         on_warning: is called with each `ProtocolWarning`. Warnings go to the `aguia` logger
             as well; `logging.getLogger("aguia").setLevel(logging.ERROR)` silences that.
         max_event_bytes, max_depth: the largest event, and its deepest nesting, that is read.
+        judged: whether input, messages, state and interrupts are typed, and have been judged by
+            whoever gives them, like those of an earlier stream: they are taken as they are
+            then, which in a long thread is most of what reading a short stream costs.
 
     Raises `ValueError` for a content type that it can't read, `ImportError` for the binary one
     without its extra, and `InvalidInput` for plain
@@ -95,6 +98,7 @@ class Consumer:
         on_warning: Callable[[ProtocolWarning], None] | None = None,
         max_event_bytes: int = sse.MAX_FRAME,
         max_depth: int = MAX_DEPTH,
+        judged: bool = False,
     ) -> None:
         media_type = content_type.split(";", 1)[0].strip().lower()
         if media_type not in (sse.CONTENT_TYPE, frames.CONTENT_TYPE):
@@ -105,21 +109,20 @@ class Consumer:
         self._on_warning = on_warning
         self._waiting: deque[bytes | Event | dict[str, Any]] = deque()
         self._taken = 0  # how many events have come in, those that wait among them
-        # What a program has stored may be from before 1.0, like what a peer sends (VER-4).
-        note = noting(self._warn, only_losses=True)
-        if isinstance(input, dict):
-            input = upgrade_input(input, note)
-        request = enforce_input(input, self._warn) if input is not None else None
-        given = [
-            upgrade_message(message, f"/messages/{index}", note)
-            for index, message in enumerate(messages)
-        ]
-        held = enforce_list(given, Message, self._warn, "/messages")
-        if state is not UNSET:
-            try:
-                state = copy_value(state, max_depth)
-            except ValueError as error:
-                raise InvalidInput(str(error), rule="PROC-3", path="/state") from None
+        request: RunAgentInput | None
+        held: list[Message]
+        asked: list[Interrupt]
+        if judged and not isinstance(input, dict):
+            request, held, asked = input, list(messages), list(interrupts)  # type: ignore[arg-type]
+        else:
+            request = self._judge_input(input)
+            held = self._judge_messages(messages)
+            asked = enforce_list(interrupts, Interrupt, self._warn, "/interrupts")
+            if state is not UNSET:
+                try:
+                    state = copy_value(state, max_depth)
+                except ValueError as error:
+                    raise InvalidInput(str(error), rule="PROC-3", path="/state") from None
         if request is not None:
             held = held or list(request.messages)
             if state is UNSET:
@@ -157,12 +160,29 @@ class Consumer:
         self.conversation = Conversation(
             held,
             state,
-            interrupts=enforce_list(interrupts, Interrupt, self._warn, "/interrupts"),
+            interrupts=asked,
             warn=self._warn,
         )
         self._current: Iterator[Event] | None = None
         self._ended = False
         self._failure: Exception | None = None
+
+    # What a program has stored may be from before 1.0, like what a peer sends (VER-4).
+
+    def _judge_input(self, input: RunAgentInput | dict[str, Any] | None) -> RunAgentInput | None:
+        if input is None:
+            return None
+        if isinstance(input, dict):
+            input = upgrade_input(input, noting(self._warn, only_losses=True))
+        return enforce_input(input, self._warn)
+
+    def _judge_messages(self, messages: Iterable[Message | dict[str, Any]]) -> list[Message]:
+        note = noting(self._warn, only_losses=True)
+        given = [
+            upgrade_message(message, f"/messages/{index}", note)
+            for index, message in enumerate(messages)
+        ]
+        return enforce_list(given, Message, self._warn, "/messages")
 
     def receive(self, data: bytes | bytearray | memoryview) -> Iterator[Event]:
         """Take the next bytes of the body, split anyhow; iterate the events they complete.

@@ -423,7 +423,9 @@ class Course:
 
     async def _wrapped_exchange(self) -> AsyncGenerator[Iterator[Event], None]:
         """One run with middleware around it, which may open the transport again, or never."""
-        thread, run_input = self.thread, self.input
+        thread = self.thread
+        # Middleware may change what is in it, too, and the thread is not to change with that.
+        run_input = thread.copy_of(self.input)
         consumer: Consumer | None = None
         under_way = False
 

@@ -19,7 +19,7 @@ from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
 from aguia.pipeline.compatibility import noting, upgrade_message
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
-from aguia.pipeline.enforcement import enforce_input, enforce_list
+from aguia.pipeline.enforcement import enforce_input, enforce_list, enforce_value
 from aguia.pipeline.middleware import Middleware
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
 from aguia.protocol.content import ContentPart
@@ -135,17 +135,22 @@ class Thread:
         self._peer = None if peer_version is None else parse_peer_version(peer_version)
         self._on_warning = on_warning
         self._noted: list[ProtocolWarning] = []
-        # A consumer that has read nothing yet judges and holds what the thread starts from.
+        # A consumer that has read nothing yet judges and holds what the thread starts from. All
+        # that is in the conversation, from here on, has been judged, and is not judged again.
+        given = [
+            enforce_value(message, type(message), self.warn, f"/messages/{index}")
+            if isinstance(message, Message)
+            else message
+            for index, message in enumerate(messages)
+        ]
         self.conversation: Conversation = Consumer(
-            messages=messages, state=state, interrupts=interrupts, on_warning=self._note
+            messages=given, state=state, interrupts=interrupts, on_warning=self._note
         ).conversation
         # The tools that were offered to the last run, by name; None before there was one.
         self._offered: frozenset[str] | None = None
         # The calls that were open when the thread was stored.
         self._stored_calls = frozenset(stored_calls)
         self._run_ids: set[str] = set()
-        # Whether all that the thread holds has been judged, typed values included.
-        self._proven = False
         # The calls that functions are answering at this moment.
         self.in_hand: list[ToolCall] = []
 
@@ -161,7 +166,6 @@ class Thread:
         """
         for message in self.said(said):
             self.conversation.add(message)
-            self._proven = False
 
     def history(self) -> dict[str, Any]:
         """The thread as plain JSON, to be stored and taken up again.
@@ -197,7 +201,6 @@ class Thread:
             on_warning=self._on_warning,
         )
         other._stored_calls = frozenset(call.id for call in open_calls)
-        other._proven = self._proven
         return other
 
     # Warnings
@@ -239,12 +242,12 @@ class Thread:
         note = noting(self.warn, only_losses=True)
         items = upgrade_message({"content": given}, "", note)["content"]
         if items and all(_is_part(item) for item in items):
-            parts = enforce_list(items, ContentPart, self.warn, "/content")
+            parts = enforce_list(items, ContentPart, self.warn, "/content", prove=True)
             return [UserMessage(id=f"msg-{uuid4().hex}", content=parts)]
         items = [
             upgrade_message(item, f"/messages/{index}", note) for index, item in enumerate(items)
         ]
-        said: list[Message] = enforce_list(items, Message, self.warn, "/messages")
+        said: list[Message] = enforce_list(items, Message, self.warn, "/messages", prove=True)
         known = {message.id for message in self.conversation.messages}
         for message in said:
             if message.id in known:
@@ -324,52 +327,35 @@ class Thread:
                 rule="FRONT-5",
                 path="/messages",
             )
-        own_state = state is UNSET
-        if own_state:
-            # A run input has no null for a state, and an absent one is the empty object (IN-1).
-            state = {} if self.conversation.state is None else self.conversation.state
-        run_input = RunAgentInput(
+        new = RunAgentInput(
             thread_id=self.id,
             run_id=run_id or f"run-{uuid4().hex}",
             protocol_version=PROTOCOL_VERSION,
-            # Activity is the application's own rendering and never travels back (ACT-4).
-            messages=_without_activity(held),
-            # Agents from before 1.0 require these members, empty or not.
+            messages=[],
             state=state,
+            # Agents from before 1.0 require these members, empty or not.
             tools=request.tools,
             context=request.context,
             forwarded_props={} if request.forwarded_props is UNSET else request.forwarded_props,
             resume=entries or UNSET,
         )
-        checked = self._checked(run_input, said, own_state)
+        new = enforce_input(new, self.warn)
+        if state is UNSET:
+            # A run input has no null for a state, and an absent one is the empty object (IN-1).
+            state = {} if self.conversation.state is None else self.conversation.state
+        else:
+            state = new.state
+        # Activity is the application's own rendering and never travels back (ACT-4).
+        checked = msgspec.structs.replace(new, messages=_without_activity(held), state=state)
         self._check_resume(checked, force)
         return NextInput(checked, held, unanswered)
 
-    def _checked(
-        self, run_input: RunAgentInput, said: Sequence[Message], own_state: bool
-    ) -> RunAgentInput:
-        """The input as enforcement leaves it, and a copy: what it holds is not the thread's.
-
-        A thread of thousands of messages is judged by walking the schema once. After that only
-        what is new is, and one strict decode proves the rest and copies it.
-        """
-        if self._proven:
-            new = msgspec.structs.replace(
-                run_input,
-                messages=_without_activity(said),
-                state={} if own_state else run_input.state,
-            )
-            try:
-                new = enforce_input(new, self.warn)
-                whole = msgspec.structs.replace(
-                    new, messages=run_input.messages, state=run_input.state
-                )
-                return decode(encode(whole), RunAgentInput)
-            except (InvalidInput, *STRICT_FAILURES, TypeError, ValueError):
-                pass  # which says where in the whole input it is
-        checked = enforce_input(run_input, self.warn)
-        self._proven = True
-        return checked
+    def copy_of(self, run_input: RunAgentInput) -> RunAgentInput:
+        """The same input with nothing in it that the thread holds, for those who may change it."""
+        try:
+            return decode(encode(run_input), RunAgentInput)
+        except (*STRICT_FAILURES, TypeError, ValueError):
+            return enforce_input(run_input, self.warn)  # which says where it is no JSON
 
     def judged(self, changed: RunAgentInput, force: bool = False) -> RunAgentInput:
         """An input that middleware has changed, as it may be sent (PROC-11, ACT-4, INT-2)."""
@@ -388,8 +374,7 @@ class Thread:
     ) -> Consumer:
         """Go on with the thread: only an input that was accepted becomes part of it."""
         consumer = Consumer(
-            # Only its ids are needed; the rest has been judged.
-            RunAgentInput(thread_id=run_input.thread_id, run_id=run_input.run_id, messages=[]),
+            run_input,
             messages=held,
             state={} if run_input.state is UNSET else run_input.state,
             interrupts=self.conversation.interrupts,
@@ -397,6 +382,7 @@ class Thread:
             middleware=self._event_middleware,
             peer_version=self._peer_version,
             on_warning=self._note,
+            judged=True,
         )
         self.conversation = consumer.conversation
         self._run_ids.add(run_input.run_id)

@@ -110,17 +110,20 @@ def enforce_input(value: RunAgentInput | Mapping[str, Any], warn: Warn) -> RunAg
     return request
 
 
-def enforce_list(values: Iterable[Any], type_: Any, warn: Warn, path: str = "") -> list[Any]:
+def enforce_list(
+    values: Iterable[Any], type_: Any, warn: Warn, path: str = "", *, prove: bool = False
+) -> list[Any]:
     """Each of `values` as a `type_`, a wire type or a union of them.
 
-    Typed values pass as they are. What is unrecognised in plain ones is removed, with a
+    Typed values pass as they are, unless they have to be proved as well: nobody has checked the
+    attributes of those that a program has made. What is unrecognised in plain ones is removed, with a
     warning; `InvalidInput` is raised for what the schema rejects, with its path.
     """
     result = []
     for index, value in enumerate(values):
         place = f"{path}/{index}"
         item = value
-        if not isinstance(value, type_):
+        if prove or not isinstance(value, type_):
             item = _enforced(_raw(value, place), type_, place, warn)
         if item is not _DROP:
             result.append(item)
