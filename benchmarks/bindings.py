@@ -10,6 +10,7 @@ import platform
 import statistics
 import timeit
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -106,12 +107,12 @@ def main() -> None:
         text, binary = sse.encode_event(event), protobuf.encode_event(event)
         assert read_binary(binary) == read_sse(text) == event
         write = (
-            microseconds(lambda event=event: sse.encode_event(event)),
-            microseconds(lambda event=event: protobuf.encode_event(event)),
+            microseconds(partial(sse.encode_event, event)),
+            microseconds(partial(protobuf.encode_event, event)),
         )
         read = (
-            microseconds(lambda text=text: read_sse(text)),
-            microseconds(lambda binary=binary: read_binary(binary)),
+            microseconds(partial(read_sse, text)),
+            microseconds(partial(read_binary, binary)),
         )
         print(
             f"| {name} | {len(text)} | {len(binary)} | {write[0]:.2f} | {write[1]:.2f} | "

@@ -1,4 +1,4 @@
-# What scripts/demo, scripts/test and scripts/lock share; sourced, not run.
+# What scripts/demo, scripts/test, scripts/lock and benchmarks/run share; sourced, not run.
 #
 # Leaves the caller in the repository's folder. Bash 3.2 (macOS) is enough.
 
@@ -78,6 +78,35 @@ environment() {
         cat pyproject.toml >"$venv/project-from"
     fi
     export PATH="$venv/bin:$PATH"
+}
+
+# npm_peers: the npm packages of tests/peers, unless AGUIA_PEERS names where they are already.
+#
+# Where they can't be had it calls `without_peers WHY`, which the script defines.
+# node_modules/.made-from is written last, as in environment().
+npm_peers() {
+    local modules=tests/peers/node_modules made_from
+    if [ -n "${AGUIA_PEERS:-}" ]; then
+        say "Using the npm peers in $AGUIA_PEERS"
+        return
+    fi
+    if ! quietly command -v node || ! quietly command -v npm; then
+        without_peers "Node or npm is missing"
+        return
+    fi
+    if ! quietly node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; then
+        without_peers "Node 18 or newer is needed, this one is $(node --version 2>&1 | head -n 1)"
+        return
+    fi
+    made_from=$(node --version && cat tests/peers/package.json tests/peers/package-lock.json)
+    if is_from "$modules/.made-from" "$made_from"; then
+        say "Reusing the npm peers (tests/peers/package-lock.json is unchanged)"
+        return
+    fi
+    say "Installing the npm peers from tests/peers/package-lock.json"
+    (cd tests/peers && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) >/dev/null ||
+        fail "the npm peers could not be installed."
+    printf '%s\n' "$made_from" >"$modules/.made-from"
 }
 
 # is_from FILE TEXT: whether FILE is there and holds TEXT.

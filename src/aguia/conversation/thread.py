@@ -189,7 +189,7 @@ class Messages(Sequence[Message]):
 
     def __iter__(self) -> Iterator[Message]:
         for entry in self._entries:
-            yield entry.value
+            yield entry.value if entry.touched else entry._base
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Sequence) and not isinstance(other, str):

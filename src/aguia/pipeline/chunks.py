@@ -8,8 +8,9 @@ because a continuation that names nothing can only mean "the same as before".
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aguia.pipeline.verification import Family
 from aguia.protocol.common import UNSET, UnsetType
@@ -64,8 +65,7 @@ _CLOSE_EVERY_LANE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(Struct, frozen=True, kw_only=True):
     """How the chunks of one family are spelled out."""
 
     family: Family
@@ -119,8 +119,7 @@ _EXPLICIT: Final[dict[Any, _Form]] = {
 """The explicit events that name an item which a chunk stream could be assembling (CHUNK-9)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
+class _Stream(Struct, frozen=True):
     """What one lane is assembling, and what its opener established (CHUNK-4)."""
 
     form: _Form

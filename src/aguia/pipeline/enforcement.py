@@ -116,8 +116,8 @@ def enforce_list(
     """Each of `values` as a `type_`, a wire type or a union of them.
 
     Typed values pass as they are, unless they have to be proved as well: nobody has checked the
-    attributes of those that a program has made. What is unrecognised in plain ones is removed, with a
-    warning; `InvalidInput` is raised for what the schema rejects, with its path.
+    attributes of those that a program has made. What is unrecognised in plain ones is removed,
+    with a warning; `InvalidInput` is raised for what the schema rejects, with its path.
     """
     result = []
     for index, value in enumerate(values):

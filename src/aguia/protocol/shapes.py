@@ -5,10 +5,10 @@ strict decoder refused (`aguia.pipeline.enforcement`), and the JSON Schema that
 `aguia schema` prints (`aguia.protocol.schema`). Both follow the types, so they can't disagree.
 """
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias, get_args
 
+import msgspec
 import msgspec.inspect as inspect
 
 from aguia.protocol import patch
@@ -33,81 +33,69 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class AnyShape:
+class AnyShape(msgspec.Struct, frozen=True):
     """Any JSON value."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotNullShape:
+class NotNullShape(msgspec.Struct, frozen=True):
     """Any JSON value but `null`."""
 
 
-@dataclass(frozen=True, slots=True)
-class MapShape:
+class MapShape(msgspec.Struct, frozen=True):
     """An object that is open by key; its members are data."""
 
 
-@dataclass(frozen=True, slots=True)
-class BooleanShape:
+class BooleanShape(msgspec.Struct, frozen=True):
     """`true` or `false`."""
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerShape:
+class IntegerShape(msgspec.Struct, frozen=True):
     """A whole number within bounds."""
 
     minimum: int
     maximum: int
 
 
-@dataclass(frozen=True, slots=True)
-class StringShape:
+class StringShape(msgspec.Struct, frozen=True):
     """A string, perhaps of a pattern."""
 
     pattern: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EnumShape:
+class EnumShape(msgspec.Struct, frozen=True):
     """One of several strings; any other string is unrecognised, not malformed (PROC-5)."""
 
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConstShape:
+class ConstShape(msgspec.Struct, frozen=True):
     """One fixed string that discriminates nothing; any other value is malformed (PROC-5)."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class ListShape:
+class ListShape(msgspec.Struct, frozen=True):
     """A list of one kind of thing."""
 
     item: "Shape"
     min_items: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TextOrListShape:
+class TextOrListShape(msgspec.Struct, frozen=True):
     """A string, or a list."""
 
     items: ListShape
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One member of an object, and what annotates it without constraining it."""
 
     shape: "Shape"
     required: bool
-    annotations: dict[str, Any] = field(default_factory=dict)
+    annotations: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectShape:
+class ObjectShape(msgspec.Struct, frozen=True):
     """An object with named members, closed unless `open`."""
 
     name: str
@@ -117,8 +105,7 @@ class ObjectShape:
     doc: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UnionShape:
+class UnionShape(msgspec.Struct, frozen=True):
     """Several objects, told apart by the string under one member."""
 
     discriminator: str
