@@ -650,6 +650,18 @@ async def test_a_thread_taken_up_again_may_answer_what_it_does_not_know() -> Non
     assert script.sent[0]["resume"] == [resolved("i")]
 
 
+async def test_an_answer_to_what_nobody_asked_is_sent_with_a_warning() -> None:
+    """INT-2: an answer names an interrupt of the run before; old agents ask by other means."""
+    told: list[ProtocolWarning] = []
+    script = Script(reply(), reply())
+    async with scripted(script, on_warning=told.append) as agent:
+        await collect(agent)
+        await collect(agent, None, resume=[resolved("i")])
+    assert [(each.rule, each.path) for each in told] == [("INT-2", "/resume")]
+    assert "'i'" in told[0].message
+    assert script.sent[1]["resume"] == [resolved("i")]
+
+
 @pytest.mark.parametrize(
     "failure",
     [

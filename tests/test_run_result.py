@@ -174,6 +174,8 @@ async def test_a_result_says_all_that_came_of_a_run() -> None:
         {"provider": "p", "model": "m", "inputTokens": 3, "outputTokens": 0},
         {"provider": "p", "model": "n", "inputTokens": 4},
         {"provider": "p", "model": "m", "inputTokens": 5, "totalTokens": 5},
+        {"provider": "q", "inputTokens": 1, "outputTokens": 2, "totalTokens": 3},
+        {"provider": "q", "inputTokens": 4, "outputTokens": 0, "totalTokens": 4},
     ]
     async with scripted(Script(reply(*events, result={"n": 1}, usage=usage))) as agent:
         result = await agent.ask("Hi")
@@ -182,10 +184,11 @@ async def test_a_result_says_all_that_came_of_a_run() -> None:
         assert [message.id for message in result.new_messages] == ["m", "c"]
         assert [each.id for each in result.pending_calls] == ["c"]
         assert [(each.rule, each.path) for each in result.warnings] == [("PROC-2", "/unknown")]
-        # USE-1: what nobody has reported stays unreported.
+        # USE-1: what nobody has reported stays unreported, and a total is the total of all.
         assert result.usage == [
-            TokenUsage(provider="p", model="m", input_tokens=8, output_tokens=0, total_tokens=5),
+            TokenUsage(provider="p", model="m", input_tokens=8, output_tokens=0),
             TokenUsage(provider="p", model="n", input_tokens=4),
+            TokenUsage(provider="q", input_tokens=5, output_tokens=2, total_tokens=7),
         ]
         assert (result.interrupts, result.error, result.runs) == ([], None, 1)
 

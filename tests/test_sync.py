@@ -86,6 +86,7 @@ def test_a_run_is_iterated_and_the_thread_keeps_step(agent: sync.Agent) -> None:
     for each in stream:
         if each.type == "TEXT_MESSAGE_CONTENT":
             text += each.delta
+            assert stream.conversation.messages[-1].content == text
             assert agent.messages[-1].content == text
     assert text == "Hello you"
     assert (stream.result.outcome, stream.result.text) == ("success", text)
@@ -202,7 +203,9 @@ def test_every_method_of_the_agent_has_its_twin() -> None:
         )
         public = {name for name in dir(made) if not name.startswith("_")} - {"url"}
         assert public - {name for name in dir(twin) if not name.startswith("_")} == set()
-    assert {"cancel", "input", "result", "under_way"} <= set(dir(sync.RunStream))
+    twins = {"cancel", "conversation", "input", "result", "under_way"}
+    assert twins <= set(dir(client.RunStream))
+    assert twins <= set(dir(sync.RunStream))
 
 
 @pytest.mark.anyio

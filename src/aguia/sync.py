@@ -33,6 +33,7 @@ from aguia.client.http import Auth, Retries
 from aguia.client.thread import Answers, Content
 from aguia.client.tools import Consent, ToolRequest
 from aguia.client.transports import SSE
+from aguia.conversation import Conversation
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import TruncatedRun
 from aguia.protocol.events import Event
@@ -202,6 +203,11 @@ class RunStream(Iterator[Event]):
     def under_way(self) -> bool:
         """Whether the run has been sent off and has neither ended nor been closed."""
         return self._stream.under_way
+
+    @property
+    def conversation(self) -> Conversation:
+        """The thread as the events so far have left it."""
+        return self._stream.conversation
 
     @property
     def result(self) -> RunResult:

@@ -99,9 +99,8 @@ def _from_file(path: Path) -> ModuleType:
 class Consents:
     """Asks the person for each call of a tool that does more than read (SEC-2).
 
-    `ask` gives the line that was typed for a label, and raises `Interrupted` or `Left` where
-    nothing was; None where nobody can be asked. `allowed` are the tools that need not be asked
-    for.
+    `ask` gives the line that was typed for a label, None for Ctrl-C and Ctrl-D; it is itself None
+    where nobody can be asked. `allowed` are the tools that need not be asked for.
     """
 
     def __init__(

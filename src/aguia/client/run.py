@@ -564,11 +564,18 @@ def _last_events(
 def _summed(usage: Iterable[TokenUsage]) -> list[TokenUsage]:
     """One entry for each provider and model; what nobody has reported stays so (USE-1)."""
     sums: dict[tuple[Any, Any], dict[str, Any]] = {}
+    without_total: set[tuple[Any, Any]] = set()
     for entry in usage:
-        total = sums.setdefault((entry.provider, entry.model), {})
+        key = (entry.provider, entry.model)
+        total = sums.setdefault(key, {})
         for name, value in msgspec.structs.asdict(entry).items():
             if isinstance(value, int):
                 total[name] = total.get(name, 0) + value
+        if entry.total_tokens is UNSET:
+            without_total.add(key)
+    for key in without_total:
+        # The total of some runs would be less than what all of them have used.
+        sums[key].pop("total_tokens", None)
     return [
         TokenUsage(provider=provider, model=model, **total)
         for (provider, model), total in sums.items()

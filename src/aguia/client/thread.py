@@ -348,6 +348,8 @@ class Thread:
         # Activity is the application's own rendering and never travels back (ACT-4).
         checked = msgspec.structs.replace(new, messages=_without_activity(held), state=state)
         self._check_resume(checked, force)
+        if not unanswered:
+            self._warn_of_answers_to_nothing(checked)
         return NextInput(checked, held, unanswered)
 
     def copy_of(self, run_input: RunAgentInput) -> RunAgentInput:
@@ -424,6 +426,21 @@ class Thread:
     def _check_resume(self, run_input: RunAgentInput, force: bool) -> None:
         answers = [] if run_input.resume is UNSET else run_input.resume
         check_resume(answers, self.conversation.interrupts, force=force)
+
+    def _warn_of_answers_to_nothing(self, run_input: RunAgentInput) -> None:
+        # Agents from before 1.0 may ask by other means, and take answers all the same.
+        if self.conversation.interrupts or self.conversation.outcome is None:
+            return
+        for entry in run_input.resume or ():
+            self.warn(
+                ProtocolWarning(
+                    stage="client",
+                    rule="INT-2",
+                    path="/resume",
+                    message=f"the last run asked nothing by the id '{entry.interrupt_id}'; the "
+                    "answer is sent all the same",
+                )
+            )
 
     def _answered(
         self, said: Sequence[Message], offered: Collection[str], *, resuming: bool = False

@@ -402,7 +402,6 @@ class SseFrames:
 
     def unknown(self) -> bytes:
         """An event of a type that nobody knows."""
-        """An event of a type that nobody knows."""
         return sse.encode_event(UNKNOWN_EVENT)
 
 
