@@ -439,7 +439,44 @@ def test_an_agent_that_refuses_or_is_not_there_can_not_be_read(free_port: int) -
     assert "no connection to" in done.out
     done = aguia("check", f"http://127.0.0.1:{free_port}/", "-H", "Authorization secret")
     assert done.code == 2
-    assert done.err == "aguia: a header is written as 'Name: value'\n"
+    assert done.err == "aguia: that is no header; write it as 'Name: value'\n"
+
+
+def test_an_agent_of_this_machine_is_asked_without_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port}")
+    with serving(body(RUN, END)) as (url, _):
+        assert aguia("check", url).code == 0
+
+
+def test_an_old_agent_is_asked_as_it_understands(tmp_path: Path) -> None:
+    """VER-1, VER-3: it is sent no version, and what it can't hold is left out with a warning."""
+    given = tmp_path / "input.json"
+    image = {"type": "image", "source": {"type": "url", "value": "https://agent.example/a.png"}}
+    said = {"id": "m", "role": "user", "content": [{"type": "text", "text": "Hi"}, image]}
+    given.write_text(json.dumps({"messages": [said]}))
+    with serving(body(RUN, END)) as (url, sent):
+        done = aguia("check", url, "--input", given, "--peer-version", "0.0.39")
+        assert done.code == 0
+        aguia("check", url, "--input", given)
+    old, new = (input for _, input in sent)
+    assert "protocolVersion" not in old
+    assert old["messages"][0]["content"] == "Hi"
+    assert new["protocolVersion"] == "1.0"
+    assert new["messages"][0]["content"] == said["content"]
+
+
+def test_what_an_input_says_that_nobody_knows_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PROC-11."""
+    given = tmp_path / "input.json"
+    given.write_text('{"theadId": "t"}')
+    with serving(body(RUN, END)) as (url, sent):
+        assert aguia("check", url, "--input", given).code == 0
+    assert "theadId" not in sent[0][1]
+    assert "/theadId" in caplog.text
 
 
 # -- rules -----------------------------------------------------------------------------

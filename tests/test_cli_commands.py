@@ -729,6 +729,8 @@ def test_an_agent_that_declares_nothing_is_no_obstacle(url: str) -> None:
         ["http://127.0.0.1:99999999/", "x"],
         ["--header", "nonsense", "http://127.0.0.1/", "x"],
         ["--header", "A: b\nC: d", "http://127.0.0.1/", "x"],
+        ["--header", "Authorization password", "http://127.0.0.1/", "x"],
+        ["http://me:password@127.0.0.1:99999999/", "x"],
     ],
 )
 def test_wrong_arguments_are_one_line_and_exit_code_2(arguments: list[str]) -> None:
@@ -736,6 +738,7 @@ def test_wrong_arguments_are_one_line_and_exit_code_2(arguments: list[str]) -> N
     assert done.returncode == 2
     assert done.stderr.startswith("aguia: ")
     assert done.stderr.count("\n") == 1
+    assert "password" not in done.stderr
 
 
 def test_nobody_there_is_one_line_and_exit_code_2(free_port: int) -> None:
@@ -748,6 +751,9 @@ def test_nobody_there_is_one_line_and_exit_code_2(free_port: int) -> None:
     piped = aguia("chat", url, input="x\ny\n")
     assert piped.returncode == 2
     assert piped.stderr.count("\n") == 1
+    # What may be a secret in an address is used and not shown.
+    secret = url.replace("://", "://me:password@") + "?key=hidden"
+    assert aguia("chat", secret, "x").stderr == done.stderr
 
 
 def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:

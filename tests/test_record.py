@@ -116,6 +116,40 @@ def test_the_exit_code_says_how_the_run_ended(
     assert words in done.stderr
 
 
+def test_no_message_passes_over_a_question(tmp_path: Path) -> None:
+    """INT-2: whoever records can't answer, so what is left to say is not sent."""
+    path = tmp_path / "run.jsonl"
+    done = record(AgentApp(_ends), path, "-m", "ask", "-m", "go", "-m", "on")
+    assert done.returncode == 3
+    assert "nobody answers it; 2 messages not sent" in done.stderr
+    assert len(read_runs(path.read_bytes())) == 1
+
+
+def test_a_call_that_is_left_to_the_recorder_is_declined(tmp_path: Path) -> None:
+    """FRONT-5, IN-1: the next input answers it, and has no null for a state."""
+
+    async def calls(run: Run) -> None:
+        if len(run.messages) == 1:
+            await run.emit(event("STATE_SNAPSHOT", snapshot=None))
+            await run.emit(event("TOOL_CALL_START", toolCallId="c", toolCallName="ask"))
+            await run.emit(event("TOOL_CALL_END", toolCallId="c"))
+
+    given = tmp_path / "input.json"
+    tool = {"name": "ask", "description": "Asks."}
+    said = {"id": "m", "role": "user", "content": "Hi"}
+    given.write_text(json.dumps({"messages": [said], "tools": [tool]}))
+    path = tmp_path / "run.jsonl"
+    done = record(AgentApp(calls), path, "--input", str(given), "-m", "then")
+    assert done.returncode == 0, done.stderr
+    _, second = read_runs(path.read_bytes())
+    assert second.input is not None
+    roles = [message["role"] for message in second.input["messages"]]
+    assert roles == ["user", "assistant", "tool", "user"]
+    answer = second.input["messages"][2]
+    assert (answer["toolCallId"], answer["error"]) == ("c", "This client has no such tool.")
+    assert second.input["state"] == {}
+
+
 def test_a_run_that_breaks_off_is_kept_as_far_as_it_came(tmp_path: Path) -> None:
     """RUN-11."""
     path = tmp_path / "run.jsonl"

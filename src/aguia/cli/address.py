@@ -7,8 +7,9 @@ from typing import Final
 import httpx
 
 from aguia.cli.safe import one_line
+from aguia.client.http import shown_url
 
-__all__ = ["headers_of", "is_local", "url_of"]
+__all__ = ["headers_of", "is_local", "shown", "url_of"]
 
 _NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -24,9 +25,14 @@ def url_of(text: str) -> str:
     except httpx.InvalidURL:
         parsed = httpx.URL("")
     if parsed.scheme not in ("http", "https") or not parsed.host or (parsed.port or 0) > 65535:
-        shown = one_line(text.rpartition("@")[2])
-        raise ValueError(f"'{shown}' is no URL of an agent; write it as http://127.0.0.1:8000/")
+        written = one_line(shown_url(text))
+        raise ValueError(f"'{written}' is no URL of an agent; write it as http://127.0.0.1:8000/")
     return address
+
+
+def shown(url: str) -> str:
+    """The URL of an agent for people to read, without what may be a secret in it."""
+    return shown_url(httpx.URL(url))
 
 
 def is_local(url: str) -> bool:
@@ -40,8 +46,10 @@ def headers_of(lines: Sequence[str]) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         sendable = value.isascii() and value.strip().isprintable()
-        if not colon or not _NAME.fullmatch(name.strip()) or not sendable:
-            # The value may be a secret, and stays away.
+        if not colon:
+            # What stands there may be a secret, and stays away.
+            raise ValueError("that is no header; write it as 'Name: value'")
+        if not _NAME.fullmatch(name.strip()) or not sendable:
             raise ValueError(f"no header '{one_line(name, 60)}'; write it as 'Name: value'")
         headers[name.strip()] = value.strip()
     return headers

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -19,9 +18,19 @@ import httpx
 import msgspec
 from msgspec import UNSET
 
+from aguia.cli.address import headers_of, is_local, shown, url_of
 from aguia.cli.answers import WrongAnswer, answer_from, choices, decision, how_to_answer
+from aguia.cli.failures import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    UNFINISHED,
+    UNREACHABLE,
+    explain,
+)
 from aguia.cli.files import attached, with_files
 from aguia.cli.forms import Field, Form
+from aguia.cli.inputs import declined
 from aguia.cli.render import Renderer
 from aguia.cli.safe import one_line
 from aguia.cli.tools import Consents, load_tools
@@ -30,15 +39,7 @@ from aguia.cli.words import plural
 from aguia.client import FunctionTool, HttpAgent
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.content import ContentPart, TextPart
-from aguia.protocol.errors import (
-    AguiaError,
-    ConnectionFailed,
-    DecodeError,
-    InputRejected,
-    InvalidInput,
-    ProtocolViolation,
-    TruncatedRun,
-)
+from aguia.protocol.errors import AguiaError, ConnectionFailed
 from aguia.protocol.events import Event, RunStartedEvent, ToolCallResultEvent
 from aguia.protocol.input import ResumeEntry
 from aguia.protocol.messages import (
@@ -57,13 +58,7 @@ from aguia.protocol.outcomes import (
 if TYPE_CHECKING:
     from aguia.cli.prompt import Editor
 
-__all__ = ["Options", "Session", "chat", "explain"]
-
-OK: Final = 0
-FAILED: Final = 1
-UNREACHABLE: Final = 2
-UNFINISHED: Final = 3
-INTERRUPTED: Final = 130
+__all__ = ["Options", "Session", "chat"]
 
 PULSE_SECONDS: Final = 0.1
 """How often what is shown is looked after while nothing arrives."""
@@ -124,8 +119,7 @@ class Options:
 def chat(url: str, *, message: str, options: Options) -> int:
     """Talks to the agent at `url`; the exit code is one of those of `aguia.cli.main`."""
     try:
-        address = _address(url)
-        headers = dict(_field(header) for header in options.headers)
+        address, headers = url_of(url), headers_of(options.headers)
         tools = load_tools(options.tools) if options.tools else []
         for name in options.allowed:
             if all(tool.name != name for tool in tools):
@@ -155,7 +149,9 @@ def chat(url: str, *, message: str, options: Options) -> int:
         if message.strip():
             return session.say(message, files=True)
         if sys.stdin.isatty():
-            session.renderer.note(f"Talking to {address} (/help lists what else you can type)")
+            session.renderer.note(
+                f"Talking to {shown(address)} (/help lists what else you can type)"
+            )
             session.greet()
             return session.prompt()
         return session.piped(sys.stdin)
@@ -194,8 +190,7 @@ class Session:
         self.seconds = 0.0
         self._runner = asyncio.Runner()
         # A proxy from the environment has no business with an agent on this machine.
-        local = httpx.URL(url).host in ("localhost", "127.0.0.1", "::1")
-        self._client = httpx.AsyncClient(trust_env=not local)
+        self._client = httpx.AsyncClient(trust_env=not is_local(url))
         self._headers = headers
         self._tools = tools
         self._keep_history = keep_history
@@ -528,11 +523,7 @@ class Session:
 
     def _refusals(self) -> list[Message]:
         """An answer to each call that the agent left to this chat and no tool of it answered."""
-        why = "This client has no such tool."
-        return [
-            ToolMessage(id=str(uuid4()), tool_call_id=call.id, content=why, error=why)
-            for call in self._left_to_chat()
-        ]
+        return [declined(call) for call in self._left_to_chat()]
 
     def _left_to_chat(self) -> list[ToolCall]:
         """The calls that are the application's to answer; not those that wait for an approval."""
@@ -653,75 +644,6 @@ class Session:
 def _words_of(question: Interrupt) -> str:
     """What an agent asks, in one line; the rest of it was shown when it came."""
     return one_line((question.message or question.reason).strip().split("\n", 1)[0])
-
-
-def explain(error: AguiaError, url: str) -> str:
-    """What went wrong, and what to do about it, in one line for a person."""
-    match error:
-        case ConnectionFailed():
-            return f"Cannot connect to {url}: {_reason(error)}. `aguia serve` starts an agent."
-        case InputRejected(status=404 | 405 as status):
-            return f"No agent listens at {url}: it answers {status} to a POST. Check the path."
-        case InputRejected(status=401 | 403 as status):
-            return f"{url} answers {status}: it wants credentials; send them with --header."
-        case InputRejected(status=301 | 302 | 303 | 307 | 308 as status):
-            return f"{url} answers {status}: it sends elsewhere, and an agent would not; check it."
-        case InputRejected():
-            rule = f" [{error.rule}]" if error.rule else ""
-            return f"The agent refused the request: {error}{rule}"
-        case DecodeError(event_type=None, rule="HTTP-2"):
-            return f"This is no stream of AG-UI events: {error.message}. Check the URL."
-        case ProtocolViolation():
-            rule = f" {error.rule}" if error.rule else ""
-            event = "" if error.index is None else f" at event {error.index} (counted from 0)"
-            kind = f", {error.event_type}" if error.event_type else ""
-            path = f" at '{error.path}'" if error.path else ""
-            return f"The stream breaks the rule{rule}{event}{kind}: {error.message}{path}"
-        case TruncatedRun():
-            return f"The run was cut off: {error}"
-        case InvalidInput():
-            return f"This cannot be sent: {error}"
-    return str(error)
-
-
-def _reason(error: BaseException) -> str:
-    """Why a connection failed, in the words of the system where it said any."""
-    reason = str(error)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, BaseExceptionGroup):  # one for each address that was tried
-            cause = cause.exceptions[0]
-        if isinstance(cause, socket.gaierror):
-            reason = f"there is no such host ({cause.strerror})"
-        elif isinstance(cause, OSError) and cause.errno:
-            reason = os.strerror(cause.errno)
-        cause = cause.__cause__ or cause.__context__
-    return reason.rstrip(".")
-
-
-def _address(url: str) -> str:
-    """The URL of an agent, with the scheme that was left out.
-
-    Raises:
-        ValueError: it is no HTTP URL.
-    """
-    address = url if "://" in url else f"http://{url}"
-    try:
-        parsed = httpx.URL(address)
-    except httpx.InvalidURL as error:
-        raise ValueError(f"'{one_line(url)}' is no URL: {error}") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host or (parsed.port or 0) > 65535:
-        raise ValueError(
-            f"'{one_line(url)}' is no URL of an agent; write it as http://127.0.0.1:8000/"
-        )
-    return address
-
-
-def _field(header: str) -> tuple[str, str]:
-    name, colon, value = header.partition(":")
-    if not colon or not name.strip() or not (header.isascii() and header.isprintable()):
-        raise ValueError(f"'{one_line(header)}' is no header; write it as 'Name: value'")
-    return name.strip(), value.strip()
 
 
 def _loaded(name: str) -> dict[str, Any]:

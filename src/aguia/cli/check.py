@@ -4,28 +4,27 @@
 """
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import anyio
+import httpx
 from rich.console import Console
 from rich.text import Text
 
-from aguia import PROTOCOL_VERSION, __version__
+from aguia import __version__
+from aguia.cli.address import headers_of, is_local, shown, url_of
+from aguia.cli.inputs import input_of, read_input, said
 from aguia.cli.render import STYLES
 from aguia.cli.safe import one_line
 from aguia.cli.words import plural
 from aguia.client import PROTOBUF, HttpTransport
-from aguia.pipeline.compatibility import noting, upgrade_input
-from aguia.pipeline.downgrade import parse_peer_version
-from aguia.pipeline.enforcement import enforce_input
-from aguia.protocol.errors import AguiaError, InvalidInput, ProtocolViolation, TruncatedRun
+from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
+from aguia.pipeline.warn import log_warning
+from aguia.protocol.errors import AguiaError, ProtocolViolation, TruncatedRun
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.rules import RULES, Rule, rule
 from aguia.testing.checker import Checker
@@ -53,8 +52,6 @@ CONTEXT: Final = 2
 
 WIDTH: Final = 160
 """How many characters of an event are shown."""
-
-_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class UsageError(Exception):
@@ -99,7 +96,7 @@ def _check(sources: Sequence[str], options: Options) -> int:
     if sources.count("-") > 1:
         raise UsageError("the standard input can be read once")
     only, ignore = rule_names(options.only), rule_names(options.ignore)
-    given = _read_input(options.input) if options.input is not None else None
+    given = _given(options.input) if options.input is not None else None
     known = _read_baseline(options.baseline) if options.baseline is not None else None
     if options.peer_version is not None:
         try:
@@ -164,22 +161,11 @@ def rule_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _read_input(path: Path) -> RunAgentInput:
+def _given(path: Path) -> RunAgentInput:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(data, dict):
-            # Absent is what a person writing the file leaves out.
-            made = {"threadId": f"thread-{uuid4().hex}", "runId": f"run-{uuid4().hex}"}
-            data = upgrade_input({**made, "messages": [], **data}, noting(_ignore))
-        return enforce_input(data, _ignore)
-    except OSError as error:
-        raise UsageError(f"can't read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError, InvalidInput) as error:
-        raise UsageError(f"{path} is no run input: {error}") from None
-
-
-def _ignore(_: Any) -> None:
-    pass
+        return read_input(path)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _read_baseline(path: Path) -> Any:
@@ -216,73 +202,39 @@ def _report(source: str, options: Options, given: RunAgentInput | None) -> Repor
 
 async def _live(url: str, options: Options, given: RunAgentInput | None) -> Report:
     """One run of the agent at a URL, checked as it comes."""
-    source = _shown(url)
-    headers = dict(_field(header) for header in options.headers)
-    request = given if given is not None else _question(options.message or "Hello")
+    request = given if given is not None else input_of([said(options.message or "Hello")])
     try:
-        transport = HttpTransport(url, headers=headers, retries=0)
+        address, headers = url_of(url), headers_of(options.headers)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    checker = Checker(request, format="sse", peer_version=options.peer_version, context=CONTEXT)
+    source = shown(address)
+    version = options.peer_version
+    sent = request
+    if version is not None:
+        sent = downgrade_input(request, parse_peer_version(version), log_warning)
+    checker = Checker(request, format="sse", peer_version=version, context=CONTEXT)
     why = ""
-    try:
-        async with transport.open(request) as answer:
-            if str(answer.content_type).split(";", 1)[0].strip().lower() == PROTOBUF:
-                checker = Checker(
-                    request,
-                    format="protobuf",
-                    peer_version=options.peer_version,
-                    context=CONTEXT,
-                )
-            try:
-                async for chunk in answer.body:
-                    checker.receive(chunk)
-            except TruncatedRun:
-                pass  # which is a fault only if the run had not ended
-            checker.end()
-    except ProtocolViolation as error:
-        # It answered with what is no stream at all.
-        report = report_of(source, checker)
-        return replace(report, findings=[*report.findings, explain(error)])
-    except AguiaError as error:
-        why = str(error)
-    finally:
-        await transport.close()
+    async with httpx.AsyncClient(trust_env=not is_local(address)) as client:
+        transport = HttpTransport(address, headers=headers, client=client, retries=0)
+        try:
+            async with transport.open(sent) as answer:
+                if str(answer.content_type).split(";", 1)[0].strip().lower() == PROTOBUF:
+                    checker = Checker(
+                        request, format="protobuf", peer_version=version, context=CONTEXT
+                    )
+                try:
+                    async for chunk in answer.body:
+                        checker.receive(chunk)
+                except TruncatedRun:
+                    pass  # which is a fault only if the run had not ended
+                checker.end()
+        except ProtocolViolation as error:
+            # It answered with what is no stream at all.
+            report = report_of(source, checker)
+            return replace(report, findings=[*report.findings, explain(error)])
+        except AguiaError as error:
+            why = str(error)
     return report_of(source, checker, why)
-
-
-def _question(text: str) -> RunAgentInput:
-    return enforce_input(
-        {
-            "threadId": f"thread-{uuid4().hex}",
-            "runId": f"run-{uuid4().hex}",
-            "protocolVersion": PROTOCOL_VERSION,
-            "messages": [{"id": f"msg-{uuid4().hex}", "role": "user", "content": text}],
-            "state": {},
-            "tools": [],
-            "context": [],
-            "forwardedProps": {},
-        },
-        _ignore,
-    )
-
-
-def _shown(url: str) -> str:
-    """A URL without what may be a secret in it."""
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError:
-        return "the URL"
-    return f"{parts.scheme}://{host}{parts.path}"
-
-
-def _field(header: str) -> tuple[str, str]:
-    name, colon, value = header.partition(":")
-    if not colon or not _HEADER_NAME.fullmatch(name.strip()):
-        # What stands there may be a secret, and is not repeated.
-        raise UsageError("a header is written as 'Name: value'")
-    return name.strip(), value.strip()
 
 
 # For people

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aguia.cli.chat import FAILED, INTERRUPTED, OK, UNFINISHED, Session
+from aguia.cli.chat import Session
+from aguia.cli.failures import FAILED, INTERRUPTED, OK, UNFINISHED
 from aguia.cli.render import Renderer
 from aguia.cli.serve import (
     GRACE_SECONDS,

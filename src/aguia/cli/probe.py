@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from aguia import __version__
-from aguia.cli.address import headers_of, is_local, url_of
+from aguia.cli.address import headers_of, is_local, shown, url_of
 from aguia.cli.render import STYLES
 from aguia.cli.safe import one_line
 from aguia.cli.words import plural
@@ -155,8 +155,7 @@ class _Evidence:
     """A folder with what was sent and what came, a few files for each request."""
 
     def __init__(self, folder: Path | None, url: str) -> None:
-        parsed = httpx.URL(url)
-        self.url = printable(str(parsed.copy_with(userinfo=b"", query=None)))
+        self.url = printable(shown(url))
         self.folder: Path | None
         self._own = folder is None
         if folder is None:

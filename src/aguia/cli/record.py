@@ -1,19 +1,25 @@
 """`aguia record`: calls an agent and keeps what comes, whatever it is."""
 
-import json
 import logging
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final
-from uuid import uuid4
 
 import anyio
 import httpx
 
 from aguia.cli.address import headers_of, is_local, url_of
-from aguia.cli.chat import FAILED, INTERRUPTED, OK, UNFINISHED, UNREACHABLE, explain
+from aguia.cli.failures import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    UNFINISHED,
+    UNREACHABLE,
+    explain,
+)
+from aguia.cli.inputs import declined, input_of, read_input, said
 from aguia.cli.safe import one_line
 from aguia.cli.words import plural, size
 from aguia.client import HttpTransport, Timeouts
@@ -21,17 +27,9 @@ from aguia.codec.json import encode, parse_object
 from aguia.codec.sse import SseDecoder
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation
-from aguia.pipeline.compatibility import noting, upgrade_input
-from aguia.pipeline.enforcement import enforce_input
-from aguia.protocol.common import PROTOCOL_VERSION, UNSET
-from aguia.protocol.errors import (
-    AguiaError,
-    ConnectionFailed,
-    DecodeError,
-    InvalidInput,
-)
+from aguia.protocol.errors import AguiaError, ConnectionFailed, DecodeError
 from aguia.protocol.input import RunAgentInput
-from aguia.protocol.messages import ActivityMessage, Message, UserMessage
+from aguia.protocol.messages import ActivityMessage
 
 __all__ = ["record"]
 
@@ -59,7 +57,7 @@ def record(
     """
     try:
         address, fields = url_of(url), headers_of(headers)
-        first = None if input is None else _read_input(input)
+        first = None if input is None else read_input(input)
         out = _open(file, append=append, force=force)
     except ValueError as error:
         return _complain(str(error), UNREACHABLE)
@@ -93,29 +91,21 @@ class _Recorder:
         self._timeout = timeout
 
     async def record(self, first: RunAgentInput | None, messages: list[str]) -> int:
-        thread = f"thread-{uuid4().hex}" if first is None else first.thread_id
-        held: list[Message] = []
-        state: Any = UNSET
-        inputs = [] if first is None else [first]
-        code = OK
-        while inputs or messages:
-            if inputs:
-                run_input = inputs.pop()
-            else:
-                said = UserMessage(id=f"message-{uuid4().hex}", content=messages.pop(0))
-                run_input = RunAgentInput(
-                    thread_id=thread,
-                    run_id=f"run-{uuid4().hex}",
-                    protocol_version=PROTOCOL_VERSION,
-                    messages=[*held, said],
-                    state=state,
-                )
+        run_input = first if first is not None else input_of([said(messages.pop(0))])
+        while True:
             code, built = await self._run(run_input)
-            if code in (FAILED, UNREACHABLE):
-                break
+            if not messages or code in (FAILED, UNREACHABLE):
+                return code
+            if built.interrupts:
+                # Only a person can answer, and no input may pass over the question (INT-2).
+                left = plural(len(messages), "message")
+                return _complain(f"nobody answers it; {left} not sent", code)
+            for call in built.pending_tool_calls:
+                built.add(declined(call))
             held = [each for each in built.messages if not isinstance(each, ActivityMessage)]
-            state = built.state
-        return code
+            run_input = input_of(
+                [*held, said(messages.pop(0))], thread_id=run_input.thread_id, state=built.state
+            )
 
     async def _run(self, run_input: RunAgentInput) -> tuple[int, Conversation]:
         """One run: its exit code, and the conversation after it."""
@@ -212,9 +202,8 @@ def _judge(consumer: Consumer, data: bytes | None) -> AguiaError | None:
 def _outcome(consumer: Consumer, error: AguiaError | None, url: str) -> tuple[int, str]:
     """The exit code for how a run ended, and that in words."""
     if error is not None:
-        where = url.rpartition("@")[2]
         unreachable = isinstance(error, ConnectionFailed)
-        return UNREACHABLE if unreachable else FAILED, explain(error, where).rstrip(".")
+        return UNREACHABLE if unreachable else FAILED, explain(error, url).rstrip(".")
     conversation = consumer.conversation
     if conversation.error is not None:
         return FAILED, f"the run failed: {conversation.error.message}"
@@ -225,21 +214,6 @@ def _outcome(consumer: Consumer, error: AguiaError | None, url: str) -> tuple[in
         case "cancelled":
             return UNFINISHED, "the run was cancelled"
     return OK, "the run succeeded"
-
-
-def _read_input(path: Path) -> RunAgentInput:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(data, dict):
-            # Absent is what a person writing the file leaves out.
-            made = {"threadId": f"thread-{uuid4().hex}", "runId": f"run-{uuid4().hex}"}
-            made |= {"protocolVersion": PROTOCOL_VERSION}
-            data = upgrade_input({**made, "messages": [], **data}, noting(_silent))
-        return enforce_input(data, _silent)
-    except OSError as error:
-        raise ValueError(f"can't read {path}: {error.strerror or error}") from None
-    except (ValueError, RecursionError, InvalidInput) as error:
-        raise ValueError(f"{path} is no run input: {error}") from None
 
 
 def _silent(_: Any) -> None:

@@ -1,0 +1,72 @@
+"""How a command ends, as its exit code, and what went wrong, in one line for a person."""
+
+import os
+import socket
+from typing import Final
+
+from aguia.cli.address import shown
+from aguia.protocol.errors import (
+    AguiaError,
+    ConnectionFailed,
+    DecodeError,
+    InputRejected,
+    InvalidInput,
+    ProtocolViolation,
+    TruncatedRun,
+)
+
+__all__ = ["FAILED", "INTERRUPTED", "OK", "UNFINISHED", "UNREACHABLE", "explain"]
+
+OK: Final = 0
+FAILED: Final = 1
+UNREACHABLE: Final = 2
+UNFINISHED: Final = 3
+INTERRUPTED: Final = 130
+
+
+def explain(error: AguiaError, url: str) -> str:
+    """What went wrong with the agent at a URL, and what to do about it; one line for a person.
+
+    What may be a secret in the URL is not in it.
+    """
+    url = shown(url)
+    match error:
+        case ConnectionFailed():
+            return f"Cannot connect to {url}: {_reason(error)}. `aguia serve` starts an agent."
+        case InputRejected(status=404 | 405 as status):
+            return f"No agent listens at {url}: it answers {status} to a POST. Check the path."
+        case InputRejected(status=401 | 403 as status):
+            return f"{url} answers {status}: it wants credentials; send them with --header."
+        case InputRejected(status=301 | 302 | 303 | 307 | 308 as status):
+            return f"{url} answers {status}: it sends elsewhere, and an agent would not; check it."
+        case InputRejected():
+            rule = f" [{error.rule}]" if error.rule else ""
+            return f"The agent refused the request: {error}{rule}"
+        case DecodeError(event_type=None, rule="HTTP-2"):
+            return f"This is no stream of AG-UI events: {error.message}. Check the URL."
+        case ProtocolViolation():
+            rule = f" {error.rule}" if error.rule else ""
+            event = "" if error.index is None else f" at event {error.index} (counted from 0)"
+            kind = f", {error.event_type}" if error.event_type else ""
+            path = f" at '{error.path}'" if error.path else ""
+            return f"The stream breaks the rule{rule}{event}{kind}: {error.message}{path}"
+        case TruncatedRun():
+            return f"The run was cut off: {error}"
+        case InvalidInput():
+            return f"This cannot be sent: {error}"
+    return str(error)
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection failed, in the words of the system where it said any."""
+    reason = str(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):  # one for each address that was tried
+            cause = cause.exceptions[0]
+        if isinstance(cause, socket.gaierror):
+            reason = f"there is no such host ({cause.strerror})"
+        elif isinstance(cause, OSError) and cause.errno:
+            reason = os.strerror(cause.errno)
+        cause = cause.__cause__ or cause.__context__
+    return reason.rstrip(".")
