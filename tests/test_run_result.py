@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -763,3 +764,79 @@ async def test_a_transport_may_bring_events() -> None:
     async with Agent(_Typed(), middleware=[through]) as agent:
         assert (await agent.ask("Hi")).text == "Hi"
         assert agent.result is UNSET
+
+
+# What beginners do
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: HttpAgent("http://127.0.0.1:1/").run(3), "text, content parts or messages"),  # type: ignore[arg-type]
+        (lambda: HttpAgent("http://127.0.0.1:1/", history=[]), "dictionary or JSON text"),  # type: ignore[arg-type]
+        (lambda: HttpAgent("http://127.0.0.1:1/", consent=True), "consent is a function"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_of_the_wrong_kind_is_said_where_it_is_given(
+    wrong: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        wrong()
+
+
+async def test_a_file_name_is_no_history() -> None:
+    with pytest.raises(InvalidInput, match="not its name"):
+        HttpAgent("http://127.0.0.1:1/", history="talk.json")
+
+
+async def test_leaving_the_agent_closes_its_run() -> None:
+    """RUN-11: and an error of the application's passes through."""
+    half = _Half()
+    async with raw_server(half) as server:
+        stream: RunStream
+
+        async def fail() -> None:
+            nonlocal stream
+            async with HttpAgent(server.url) as agent:
+                stream = agent.run("Hi")
+                async for _ in stream:
+                    raise LookupError
+
+        with pytest.raises(LookupError):
+            await fail()
+        async with asyncio.timeout(5):
+            await half.gone.wait()
+        assert stream.result.outcome == "truncated"
+        assert "truncated" in repr(stream)
+        with pytest.raises(TruncatedRun, match="closed"):
+            await anext(stream)
+
+
+ENDS_QUIETLY: Final = """
+import asyncio, sys
+from aguia import HttpAgent
+
+async def main():
+    agent = HttpAgent(sys.argv[1])
+    stream = agent.run("Hi") if "held" in sys.argv else None
+    async for event in stream or agent.run("Hi"):
+        if event.type == "TEXT_MESSAGE_CONTENT":
+            break
+    if "closed" in sys.argv:
+        await agent.close()
+
+asyncio.run(main(), debug=False)
+"""
+
+
+@pytest.mark.parametrize("how", [(), ("held",), ("closed",), ("held", "closed")])
+async def test_a_program_that_leaves_a_run_ends_without_noise(how: tuple[str, ...]) -> None:
+    half = _Half()
+    async with raw_server(half) as server:
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-c", ENDS_QUIETLY, server.url, *how],
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+    assert (output.decode(), process.returncode) == ("", 0)

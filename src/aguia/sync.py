@@ -30,6 +30,7 @@ from aguia.client import RunResult, Timeouts, Transport
 from aguia.client.agent import AgentOptions, RunOptions, ThreadView
 from aguia.client.agent import HttpAgent as AsyncHttpAgent
 from aguia.client.http import Auth, Retries
+from aguia.client.run import ClosedRun
 from aguia.client.thread import Answers, Content
 from aguia.client.tools import Consent, ToolRequest
 from aguia.client.transports import SSE
@@ -46,10 +47,6 @@ _LAST_SECONDS: Final = 2.0
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Closed(TruncatedRun):
-    """The agent was closed in the middle of a run."""
 
 
 class _Loop:
@@ -172,7 +169,7 @@ async def _finish(streams: Iterable[client.RunStream]) -> None:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
     for stream in list(streams):
-        await stream.close_after(_Closed("the agent was closed before the run had ended"))
+        await stream.close_after(ClosedRun("the agent was closed before the run had ended"))
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
@@ -250,8 +247,6 @@ class RunStream(Iterator[Event]):
                 self._loop.run(stream.aclose())
                 raise
             if ready is None:
-                if isinstance(stream.result.error, _Closed):
-                    raise stream.result.error
                 raise StopIteration
             self._ready = ready
 
@@ -265,6 +260,9 @@ class RunStream(Iterator[Event]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._stream)
 
 
 class Agent(ThreadView):

@@ -3,6 +3,7 @@
 `HttpAgent` is what most programs need. `Agent` is the same over any transport.
 """
 
+import asyncio
 import copy
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from aguia.client.capabilities import read_capabilities
 from aguia.client.display import conversation_html, conversation_text
 from aguia.client.http import Auth, HttpTransport, Retries, shown_url
 from aguia.client.interrupts import resume_entries
-from aguia.client.run import Course, RunResult, RunStream, answerable
+from aguia.client.run import ClosedRun, Course, RunResult, RunStream, answerable
 from aguia.client.thread import Answers, Content, Request, Thread
 from aguia.client.tools import Consent, FunctionTool, answer_calls, check_timeout
 from aguia.client.transports import SSE, DeclaringTransport, Timeouts, Transport
@@ -212,6 +213,10 @@ class Agent(ThreadView):
     ) -> None:
         if max_rounds < 1 or max_parallel_tools < 1:
             raise ValueError("max_rounds and max_parallel_tools are 1 at least")
+        if consent is not None and not callable(consent):
+            raise TypeError(
+                f"consent is a function that is asked about each call, not {type(consent).__name__}"
+            )
         check_timeout(tool_timeout)
         self.consent = consent
         self.max_rounds = max_rounds
@@ -222,6 +227,8 @@ class Agent(ThreadView):
         self._middleware = tuple(middleware)
         self._capabilities = capabilities
         self._current: weakref.ref[RunStream] | None = None
+        # Runs that were dropped in the middle, and are being closed.
+        self._orphans: set[asyncio.Task[None]] = set()
         self._thread = Thread(
             thread_id=thread_id,
             messages=messages,
@@ -247,7 +254,14 @@ class Agent(ThreadView):
         await self.close()
 
     async def close(self) -> None:
-        """Release the transport, unless it is another agent's; the thread stays readable."""
+        """Release the transport, unless it is another agent's; the thread stays readable.
+
+        A run that has not ended is truncated by it.
+        """
+        if (current := self._under_way()) is not None:
+            await current.close_after(ClosedRun("the agent was closed before the run had ended"))
+        if self._orphans:
+            await asyncio.wait(self._orphans)
         if self._owns_transport:
             await self._transport.close()
 
@@ -261,6 +275,7 @@ class Agent(ThreadView):
         other = copy.copy(self)
         other._owns_transport = False
         other._current = None
+        other._orphans = set()
         other._thread = self._thread.fork(thread_id)
         other._functions = dict(self._functions)
         other._tools = list(self._tools)
@@ -440,7 +455,7 @@ class Agent(ThreadView):
             timeout=timeout,
             force=force,
         )
-        return RunStream(course, self._beginner())
+        return RunStream(course, self._beginner(), self._orphans)
 
     async def ask(self, content: Content | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end and return what came of it; takes what `run` takes.

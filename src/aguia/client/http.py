@@ -3,8 +3,10 @@
 import importlib.util
 import logging
 import math
+import os
 import random
 import re
+import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -535,7 +537,22 @@ def shown_url(url: httpx.URL | str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    return printable(_cut(str(error))) or type(error).__name__
+    """Why a connection failed or broke, in the words of the system where it said any."""
+    reason = str(error) or type(error).__name__
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BaseExceptionGroup):  # one for each address that was tried
+            cause = cause.exceptions[0]
+        if isinstance(cause, ssl.SSLError):
+            reason = str(cause)
+            if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
+                reason = "it does not speak TLS there; is it http and not https?"
+        elif isinstance(cause, socket.gaierror):
+            reason = f"there is no such host ({cause.strerror})"
+        elif isinstance(cause, OSError) and cause.errno:
+            reason = os.strerror(cause.errno)
+        cause = cause.__cause__ or cause.__context__
+    return printable(_cut(reason))
 
 
 def _cut(text: str) -> str:

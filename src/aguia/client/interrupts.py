@@ -93,8 +93,11 @@ def check_resume(
     for interrupt in interrupts:
         index = by_id.pop(interrupt.id, None)
         if index is None:
+            known = {each.id for each in interrupts}
+            strange = next((f"; '{id_}' is none of those" for id_ in by_id if id_ not in known), "")
             raise InvalidInput(
-                f"the interrupt '{interrupt.id}' is open and has no answer; resolve or cancel it",
+                f"the interrupt '{interrupt.id}' is open and has no answer; resolve it, or cancel "
+                f"it by CANCEL{strange}",
                 rule="INT-2",
                 path="/resume",
             )
@@ -295,7 +298,10 @@ def _expected(error: Any) -> str:
             return "has a value where none may be"
         case "type":
             types = value if isinstance(value, list) else [value]
-            return f"must be of the type {' or '.join(_quote(each) for each in types)}"
+            needs = error.schema.get("required") if value == "object" else None
+            named = ", ".join(_quote(name) for name in needs) if isinstance(needs, list) else ""
+            members = f" with {_short(named)}" if named else ""
+            return f"must be of the type {' or '.join(_quote(each) for each in types)}{members}"
         case "required":
             missing = [name for name in value if name not in error.instance]
             return f"lacks {', '.join(_quote(name) for name in missing)}"

@@ -4,6 +4,8 @@ Where the agent has functions for the calls that a run leaves, one `RunStream` i
 that follow it: the calls are answered, and the next run starts, until nothing is left to answer.
 """
 
+import asyncio
+import logging
 import math
 from collections.abc import (
     AsyncGenerator,
@@ -18,7 +20,7 @@ from collections.abc import (
 )
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 import anyio
 import msgspec
@@ -38,6 +40,7 @@ from aguia.protocol.errors import (
     RunTimeout,
     TransportError,
     TruncatedRun,
+    printable,
 )
 from aguia.protocol.events import Event
 from aguia.protocol.input import RunAgentInput
@@ -49,9 +52,11 @@ from aguia.protocol.outcomes import (
     TokenUsage,
 )
 
-__all__ = ["Course", "Outcome", "RunResult", "RunStream", "answerable"]
+__all__ = ["ClosedRun", "Course", "Outcome", "RunResult", "RunStream", "answerable"]
 
 T = TypeVar("T")
+
+_logger: Final = logging.getLogger("aguia")
 
 Outcome: TypeAlias = Literal["success", "interrupted", "cancelled", "failed", "truncated"]
 """What can become of a run; see `RunResult`."""
@@ -105,6 +110,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
 
+class ClosedRun(TruncatedRun):
+    """The agent was closed before the run had ended."""
+
+
 class _Left(Exception):
     """The application has left the run."""
 
@@ -116,9 +125,16 @@ class RunStream(AsyncIterator[Event]):
     connection closes, what arrived stays in the thread, and the thread can go on.
     """
 
-    def __init__(self, course: "Course", begin: Callable[["RunStream"], None]) -> None:
+    def __init__(
+        self,
+        course: "Course",
+        begin: Callable[["RunStream"], None],
+        orphans: "set[asyncio.Task[None]]",
+    ) -> None:
         self._course = course
         self._begin = begin
+        self._orphans = orphans
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._batches = course.batches()
         self._ready: Iterator[Event] = iter(())
         self._started = False
@@ -208,12 +224,15 @@ class RunStream(AsyncIterator[Event]):
         if self._busy:
             raise RuntimeError("another task waits for the next event of this run, or closes it")
         if self._result is not None:
+            if isinstance(self._result.error, ClosedRun):
+                raise self._result.error
             if self._course.left:
                 await self.close_after(None)
             return None
         if not self._started:
             self._begin(self)
             self._started = True
+            self._loop = _running_loop()
         if self._course.left:
             await self.close_after(None)
             return None
@@ -228,7 +247,9 @@ class RunStream(AsyncIterator[Event]):
                 raise lost from None
             self.settle(None)
         except _Left:
-            self.settle(None)
+            self.settle(self._course.closed)
+            if self._course.closed is not None:
+                raise self._course.closed from None
         except BaseException as error:
             self.settle(error)
             raise
@@ -255,12 +276,14 @@ class RunStream(AsyncIterator[Event]):
         """Close the connection, since iterating a batch has raised this. `async for` does it."""
         if self._busy:
             # Another task waits for the next event, or closes: it is that task which closes.
+            self._course.closed = error
             self._course.leave()
             if self._result is None:
                 self._settled = self._settled or anyio.Event()
                 await self._settled.wait()
             return
         self._busy = True
+        self._course.left = True  # what has been read and not been given stays with us
         try:
             await self._batches.aclose()
         finally:
@@ -273,6 +296,49 @@ class RunStream(AsyncIterator[Event]):
             self._result = self._course.result(error)
             if self._settled is not None:
                 self._settled.set()
+
+    def __repr__(self) -> str:
+        state = "not begun" if not self._started else "under way"
+        if self._result is not None:
+            state = self._result.outcome
+        return printable(f"<{type(self).__name__} {self.input.run_id[:80]}: {state}>")
+
+    def __del__(self) -> None:
+        if self._loop is not None and self._result is None and not self._loop.is_closed():
+            # Left where it stood, and dropped. It is closed as a whole: the loop would close
+            # the generators in it each by itself, one in the way of the other.
+            _close_in(self._loop, self._batches, self._orphans)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # of another library's kind, which closes what is dropped by itself
+        return None
+
+
+def _close_in(
+    loop: asyncio.AbstractEventLoop,
+    batches: AsyncGenerator[Any, None],
+    orphans: "set[asyncio.Task[None]]",
+) -> None:
+    def begin() -> None:
+        task = loop.create_task(_closed(batches))
+        orphans.add(task)
+        task.add_done_callback(orphans.discard)
+
+    if _running_loop() is loop:
+        begin()
+    else:
+        loop.call_soon_threadsafe(begin)
+
+
+async def _closed(batches: AsyncGenerator[Any, None]) -> None:
+    try:
+        await batches.aclose()
+    except Exception as error:
+        # Nobody is there any more who could be told.
+        _logger.debug("closing a run that was dropped failed: %s", error)
 
 
 class Course:
@@ -311,6 +377,7 @@ class Course:
         self.thread = thread
         self.input = next_input.input
         self.left = False
+        self.closed: Exception | None = None  # why it is left, where that is an error
         self._transport = transport
         self._middleware = middleware
         self._request = request

@@ -235,6 +235,10 @@ class Thread:
             return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
         if isinstance(content, Message | ContentPart | Mapping):
             content = [content]
+        if not isinstance(content, Iterable):
+            raise TypeError(
+                f"what is said is text, content parts or messages, not {type(content).__name__}"
+            )
         given: list[Any] = [
             {"type": "text", "text": item} if isinstance(item, str) else item for item in content
         ]
@@ -538,7 +542,13 @@ def _read_history(history: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
         try:
             history = parse_object(data)
         except DecodeError as error:
-            raise InvalidInput(f"the history is no JSON object: {error.message}", path="") from None
+            message = error.message.replace("the frame", "it")
+            raise InvalidInput(
+                f"the history is no JSON object ({message}); give what is in a file, not its name",
+                path="",
+            ) from None
+    if not isinstance(history, Mapping):
+        raise TypeError(f"a history is a dictionary or JSON text, not {type(history).__name__}")
     stored = {name: value for name, value in history.items() if value is not None}
     if not isinstance(stored.get("threadId", ""), str):
         raise InvalidInput("expected a string", rule="PROC-3", path="/threadId")

@@ -132,7 +132,7 @@ class InvalidInput(AguiaError):
         self.path = path
 
     def __str__(self) -> str:
-        place = f"at '{self.path}': " if self.path is not None else ""
+        place = f"at '{self.path}': " if self.path else ""  # the whole input is no place
         rule = f" [{self.rule}]" if self.rule else ""
         return printable(f"{place}{self.message}{rule}")
 
