@@ -186,7 +186,8 @@ async def test_typed_messages_are_judged_when_they_are_given() -> None:
             agent.messages.append(wrong)
         agent.messages.append(UserMessage(id="u", content="a", metadata=metadata))
         metadata["k"] = object()
-        assert agent.run("b").input.messages[0].metadata == {"k": 1}
+        async with agent.run("b") as stream:
+            assert stream.input.messages[0].metadata == {"k": 1}
 
 
 @pytest.mark.parametrize(
@@ -1095,6 +1096,13 @@ async def test_leaving_before_the_answer_takes_nothing_into_the_thread() -> None
             await left.wait()
 
 
+async def test_a_run_that_was_never_begun_is_told_of() -> None:
+    """Like a coroutine that nobody has awaited."""
+    agent = HttpAgent("http://agent.example/")
+    with pytest.warns(RuntimeWarning, match="never begun"):
+        agent.run("Hi")
+
+
 async def test_closing_a_run_that_was_never_begun_sends_nothing() -> None:
     script = Script(reply())
     async with scripted(script) as agent:
@@ -1195,6 +1203,7 @@ async def test_a_run_that_was_never_begun_is_in_nobodys_way() -> None:
         assert [each.type async for each in other] == ["RUN_STARTED", "RUN_FINISHED"]
         assert said(agent.messages) == [("user", "C")]
         assert not unused.under_way
+        await unused.aclose()
 
 
 @pytest.mark.parametrize("failure", _FAILURES)
@@ -1403,12 +1412,12 @@ async def test_answers_may_be_given_as_a_mapping() -> None:
     """INT-2: by the interrupt's id; `CANCEL` abandons."""
     open_ones = [{"id": "a", "reason": "q"}, {"id": "b", "reason": "q"}, {"id": "c", "reason": "q"}]
     agent = HttpAgent("http://agent.example/", interrupts=open_ones)
-    run = agent.run(resume={"a": {"n": [1, None]}, "b": CANCEL, "c": None})
-    assert run.input.resume == [
-        ResumeEntry(interrupt_id="a", status="resolved", payload={"n": [1, None]}),
-        ResumeEntry(interrupt_id="b", status="cancelled"),
-        ResumeEntry(interrupt_id="c", status="resolved"),
-    ]
+    async with agent.run(resume={"a": {"n": [1, None]}, "b": CANCEL, "c": None}) as run:
+        assert run.input.resume == [
+            ResumeEntry(interrupt_id="a", status="resolved", payload={"n": [1, None]}),
+            ResumeEntry(interrupt_id="b", status="cancelled"),
+            ResumeEntry(interrupt_id="c", status="resolved"),
+        ]
     for wrong in ("yes", ResumeEntry(interrupt_id="a", status="cancelled"), 5):
         with pytest.raises(TypeError, match="mapping of interrupt ids"):
             agent.run(resume=wrong)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ that follow it: the calls are answered, and the next run starts, until nothing i
 import asyncio
 import logging
 import math
+import warnings
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -137,7 +138,7 @@ class RunStream(AsyncIterator[Event]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._batches = course.batches()
         self._ready: Iterator[Event] = iter(())
-        self._started = False
+        self._tried = self._started = False
         # Whether a task is in there, waiting for a batch or closing.
         self._busy = False
         self._settled: anyio.Event | None = None
@@ -230,6 +231,7 @@ class RunStream(AsyncIterator[Event]):
                 await self.close_after(None)
             return None
         if not self._started:
+            self._tried = True
             self._begin(self)
             self._started = True
             self._loop = _running_loop()
@@ -304,6 +306,10 @@ class RunStream(AsyncIterator[Event]):
         return printable(f"<{type(self).__name__} {self.input.run_id[:80]}: {state}>")
 
     def __del__(self) -> None:
+        if not self._tried and self._result is None:
+            warnings.warn(
+                "a run was made and never begun: iterate it, or use `ask`", RuntimeWarning, 2
+            )
         if self._loop is not None and self._result is None and not self._loop.is_closed():
             # Left where it stood, and dropped. It is closed as a whole: the loop would close
             # the generators in it each by itself, one in the way of the other.
