@@ -505,6 +505,20 @@ async def test_a_thread_does_not_go_on_before_each_call_is_answered() -> None:
     assert [each["id"] for each in script.sent[1]["messages"][1:-1]] == ["a", "r", "b", "s"]
 
 
+async def test_answers_to_the_calls_of_one_message_keep_their_order() -> None:
+    """CONV-1: an answer goes behind those that are there."""
+    events = [
+        {**each, "parentMessageId": "m"} if each["type"] == "TOOL_CALL_START" else each
+        for each in [*call("a"), *call("b")]
+    ]
+    script = Script(reply(*events), reply())
+    async with scripted(script, tools=[{**LOOK, "name": "ask"}]) as agent:
+        await agent.ask("Hi")
+        answers = [ToolMessage(id=f"to-{id_}", tool_call_id=id_, content="") for id_ in "ab"]
+        await agent.ask(answers)
+    assert [each["id"] for each in script.sent[1]["messages"][1:]] == ["m", "to-a", "to-b"]
+
+
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
 async def test_calls_of_a_run_that_came_to_nothing_are_answered_by_saying_so(end: str) -> None:
     """FRONT-5: the thread goes on as it is; tools that the agent runs are its own matter."""

@@ -22,6 +22,7 @@ from aguia.codec.json import (
     nests_deeper_than,
     parse_object,
 )
+from aguia.codec.negotiation import media_type_of
 from aguia.conversation import Conversation
 from aguia.pipeline.chunks import ChunkExpander
 from aguia.pipeline.compatibility import (
@@ -100,7 +101,7 @@ class Consumer:
         max_depth: int = MAX_DEPTH,
         judged: bool = False,
     ) -> None:
-        media_type = content_type.split(";", 1)[0].strip().lower()
+        media_type = media_type_of(content_type)
         if media_type not in (sse.CONTENT_TYPE, frames.CONTENT_TYPE):
             raise ValueError(
                 f"can't read the content type {media_type!r}, only {sse.CONTENT_TYPE} "

@@ -22,10 +22,12 @@ from aguia.cli.render import STYLES
 from aguia.cli.safe import one_line
 from aguia.cli.words import plural
 from aguia.client import PROTOBUF, HttpTransport
+from aguia.codec.negotiation import media_type_of
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
 from aguia.pipeline.warn import log_warning
 from aguia.protocol.errors import AguiaError, ProtocolViolation, TruncatedRun
 from aguia.protocol.input import RunAgentInput
+from aguia.protocol.pointers import steps_of
 from aguia.protocol.rules import RULES, Rule, rule
 from aguia.testing.checker import Checker
 from aguia.testing.findings import Finding, explain, page_of
@@ -218,7 +220,7 @@ async def _live(url: str, options: Options, given: RunAgentInput | None) -> Repo
         transport = HttpTransport(address, headers=headers, client=client, retries=0)
         try:
             async with transport.open(sent) as answer:
-                if str(answer.content_type).split(";", 1)[0].strip().lower() == PROTOBUF:
+                if media_type_of(str(answer.content_type)) == PROTOBUF:
                     checker = Checker(
                         request, format="protobuf", peer_version=version, context=CONTEXT
                     )
@@ -330,8 +332,8 @@ def _member(text: str, path: str | None) -> tuple[int, int]:
     """Where in the text of an event the member stands that a path leads to, or (0, 0)."""
     at = 0
     found = (0, 0)
-    for step in (path or "").split("/")[1:]:
-        name = json.dumps(step.replace("~1", "/").replace("~0", "~"), ensure_ascii=False)
+    for step in steps_of(path or ""):
+        name = json.dumps(step, ensure_ascii=False)
         place = text.find(f"{name}:", at)
         if place < 0:
             place = text.find(f"{name} :", at)

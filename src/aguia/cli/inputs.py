@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from aguia.client.tools import failed_answer
 from aguia.pipeline.compatibility import noting, upgrade_input
 from aguia.pipeline.enforcement import enforce_input
 from aguia.pipeline.warn import log_warning
@@ -24,8 +25,7 @@ def said(text: str) -> UserMessage:
 
 def declined(call: ToolCall) -> ToolMessage:
     """The answer to a call that was left to a command which can't carry it out (FRONT-5)."""
-    why = "This client has no such tool."
-    return ToolMessage(id=f"message-{uuid4().hex}", tool_call_id=call.id, content=why, error=why)
+    return failed_answer(call, "This client has no such tool.")
 
 
 def input_of(

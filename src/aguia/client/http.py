@@ -21,6 +21,7 @@ import msgspec
 
 from aguia.client.transports import PROTOBUF, SSE, Answer, Timeouts
 from aguia.codec.json import STRICT_FAILURES, encode, parse_object
+from aguia.codec.negotiation import media_type_of
 from aguia.protocol.errors import (
     ConnectionFailed,
     DecodeError,
@@ -31,6 +32,7 @@ from aguia.protocol.errors import (
     printable,
 )
 from aguia.protocol.input import RunAgentInput
+from aguia.protocol.pointers import pointer_to
 
 __all__ = ["Auth", "HttpTransport", "Retries", "shown_url"]
 
@@ -358,7 +360,7 @@ class HttpTransport:
         if not response.is_success:
             raise _refusal(response, await self._beginning(response))
         content_type = response.headers.get("content-type", "nothing")
-        if content_type.split(";", 1)[0].strip().lower() not in self._accept:
+        if media_type_of(content_type) not in self._accept:
             raise DecodeError(
                 f"{shown_url(response.url)} answered with {_cut(content_type)} where "
                 f"{' or '.join(self._accept)} belongs; it is no AG-UI agent",
@@ -588,8 +590,7 @@ def _explanation(body: bytes) -> tuple[str | None, str | None, str | None]:
         first = said[0]
         said = {"message": first.get("msg")}
         if isinstance(first.get("loc"), list):
-            steps = [step for step in first["loc"] if step != "body"]
-            said["path"] = "".join(f"/{_escaped(step)}" for step in steps)
+            said["path"] = pointer_to(step for step in first["loc"] if step != "body")
     if isinstance(said, str):
         said = {"message": said}
     if not isinstance(said, dict):
@@ -600,10 +601,6 @@ def _explanation(body: bytes) -> tuple[str | None, str | None, str | None]:
         rule if isinstance(rule, str) else None,
         path if isinstance(path, str) else None,
     )
-
-
-def _escaped(step: object) -> str:
-    return str(step).replace("~", "~0").replace("/", "~1")
 
 
 def _bindings(accept: str | Iterable[str]) -> list[str]:

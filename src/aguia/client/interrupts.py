@@ -19,6 +19,7 @@ from aguia.protocol.common import UNSET
 from aguia.protocol.errors import InvalidInput
 from aguia.protocol.input import ResumeEntry
 from aguia.protocol.outcomes import Interrupt
+from aguia.protocol.pointers import pointer_to
 
 __all__ = ["CANCEL", "check_resume", "resume_entries", "waits_for_approval"]
 
@@ -175,8 +176,7 @@ def _misfit(payload: Any, schema: Any, deadline: float) -> tuple[str, str] | Non
         error = best_match(validator.iter_errors(payload))
         if error is None:
             return None
-        place = "".join(f"/{_escape(str(step))}" for step in error.absolute_path)
-        return place, _expected(error)
+        return pointer_to(error.absolute_path), _expected(error)
     except Exception:
         # No part of a schema that nobody vouches for is a reason not to send the answer:
         # references to nowhere, exceeded bounds, and whatever else the library stumbles over.
@@ -327,7 +327,3 @@ def _quote(value: Any) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= _QUOTED else f"{text[:_QUOTED]}…"
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")

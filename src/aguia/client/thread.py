@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 
 from aguia.client.interrupts import check_resume, resume_entries, waits_for_approval
+from aguia.client.tools import failed_answer
 from aguia.codec.json import STRICT_FAILURES, copy_value, decode, encode, parse_object
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation, Messages
@@ -190,7 +191,7 @@ class Thread:
         offered = () if self._offered is None else self._offered
         messages, open_calls = self._answered([], offered)
         for call in self.in_hand:
-            messages.insert(_place_of_answer(messages, call.id), _error_of(call, _ELSEWHERE))
+            messages.insert(_place_of_answer(messages, call.id), failed_answer(call, _ELSEWHERE))
         other = Thread(
             thread_id=thread_id,
             messages=messages,
@@ -460,7 +461,7 @@ class Thread:
                 held.append(message)
         for call in self._cut_off():
             if call.id not in answered:
-                held.insert(_place_of_answer(held, call.id), _error_of(call, _CUT_OFF))
+                held.insert(_place_of_answer(held, call.id), failed_answer(call, _CUT_OFF))
         if self._offered is None and resuming and not self.conversation.interrupts:
             return held, []  # what the answers are for is only known where they go
         return held, [call for call in self.open_calls(offered) if call.id not in answered]
@@ -501,11 +502,6 @@ def _dangling(messages: Iterable[Message], known: Collection[str]) -> list[ToolC
         elif isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
             calls.update((call.id, call) for call in message.tool_calls)
     return [call for id_, call in calls.items() if id_ not in answered]
-
-
-def _error_of(call: ToolCall, error: str) -> ToolMessage:
-    """The answer to a call that has not been carried out."""
-    return ToolMessage(id=f"msg-{uuid4().hex}", tool_call_id=call.id, content=error, error=error)
 
 
 def _place_of_answer(messages: Sequence[Message], tool_call_id: str) -> int:

@@ -26,7 +26,15 @@ from aguia.protocol.errors import printable
 from aguia.protocol.input import Tool
 from aguia.protocol.messages import ToolCall, ToolMessage
 
-__all__ = ["Consent", "FunctionTool", "ToolRequest", "answer_calls", "check_timeout", "tool"]
+__all__ = [
+    "Consent",
+    "FunctionTool",
+    "ToolRequest",
+    "answer_calls",
+    "check_timeout",
+    "failed_answer",
+    "tool",
+]
 
 _logger: Final = logging.getLogger("aguia")
 
@@ -230,7 +238,7 @@ async def answer_calls(
             if refusal is None:
                 group.start_soon(run, index, request, values)
             else:
-                answers[index] = _failed(request.call, refusal)
+                answers[index] = failed_answer(request.call, refusal)
 
     try:
         async with anyio.create_task_group() as group:
@@ -250,7 +258,7 @@ async def answer_calls(
         for index, call in enumerate(calls):
             answer = answers.get(index)
             if answer is None and index in begun:
-                answer = _failed(
+                answer = failed_answer(
                     call, "Cancelled: the application gave up while the tool ran; it may be done"
                 )
             if answer is not None and given_up is not None:
@@ -269,14 +277,14 @@ def _judge(
     """The call with its arguments decoded, or the answer that it deserves instead."""
     name = printable(shorten(call.function.name, _MAX_NAME))
     if found is None:
-        return _failed(call, f"UnknownTool: the application has no tool '{name}' to run")
+        return failed_answer(call, f"UnknownTool: the application has no tool '{name}' to run")
     try:
         plain, values = found.signature.decode(call.function.arguments)
     except ArgumentError as error:
-        return _failed(call, f"InvalidArguments: {error}")
+        return failed_answer(call, f"InvalidArguments: {error}")
     except Exception as error:  # a type's own validation may raise anything
         _logger.warning("judging the arguments of the tool '%s' failed", name, exc_info=error)
-        return _failed(call, f"InvalidArguments: {_said(error)}")
+        return failed_answer(call, f"InvalidArguments: {_said(error)}")
     return ToolRequest(call=call, tool=found, arguments=plain), values
 
 
@@ -325,13 +333,13 @@ async def _answer(
         if _is_cancelled():
             raise
         _logger.warning("the tool '%s' was cancelled from within", name)
-        return _failed(call, "Cancelled: the tool gave up its work")
+        return failed_answer(call, "Cancelled: the tool gave up its work")
     except Exception as error:
         _logger.warning("the tool '%s' failed", name, exc_info=error)
-        return _failed(call, _said(error))
+        return failed_answer(call, _said(error))
     assert scope.cancelled_caught
     _logger.warning("the tool '%s' timed out after %g seconds", name, allowed)
-    return _failed(call, f"TimeoutError: the tool timed out after {allowed:g} seconds")
+    return failed_answer(call, f"TimeoutError: the tool timed out after {allowed:g} seconds")
 
 
 def _is_cancelled() -> bool:
@@ -378,7 +386,8 @@ def _part(item: Any) -> ContentPart:
     return part
 
 
-def _failed(call: ToolCall, error: str) -> ToolMessage:
+def failed_answer(call: ToolCall, error: str) -> ToolMessage:
+    """The answer to a call that has no result, for the reason given (FRONT-5)."""
     return ToolMessage(id=f"msg-{uuid4().hex}", tool_call_id=call.id, content=error, error=error)
 
 

@@ -1,10 +1,13 @@
-"""Which binding a client's `Accept` admits (PB-1), by RFC 9110's rules for media ranges."""
+"""Which binding a client's `Accept` admits (PB-1), and which one an answer is in.
+
+By RFC 9110's rules for media types and ranges.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["admits"]
+__all__ = ["admits", "media_type_of"]
 
 # A quoted string, which may hold separators, or else one character; one without an end goes on
 # to the end of its header.
@@ -30,6 +33,11 @@ def admits(accept: Iterable[str], media_type: str) -> bool:
             if place and quality is not None:
                 best = max(best, (place, quality))
     return best[1] > 0
+
+
+def media_type_of(content_type: str) -> str:
+    """The media type that a content type names, in lower case and without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 def _ranges(header: str) -> Iterator[list[str]]:

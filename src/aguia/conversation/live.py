@@ -12,6 +12,7 @@ from typing import Any, Final, Self, SupportsIndex
 from aguia.codec.json import encode
 from aguia.conversation.patch import PatchTarget
 from aguia.protocol.patch import JsonPatch, JsonPatchOperation
+from aguia.protocol.pointers import escape, steps_of
 
 __all__ = ["LiveState"]
 
@@ -361,9 +362,9 @@ def _compare(old: Any, new: Any, path: str, operations: JsonPatch) -> None:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old:
             if key not in new:
-                operations.append({"op": "remove", "path": f"{path}/{_escape(key)}"})
+                operations.append({"op": "remove", "path": f"{path}/{escape(key)}"})
         for key, value in new.items():
-            place = f"{path}/{_escape(key)}"
+            place = f"{path}/{escape(key)}"
             if key not in old:
                 operations.append({"op": "add", "path": place, "value": _unwrap(value)})
             else:
@@ -429,7 +430,7 @@ def _replay(value: Any, steps: JsonPatch, plain: Callable[[Any], Any]) -> Any:
         if step["path"] == "":
             value = _wrap(_value_of(step), None, plain)
             continue
-        *above, last = [_unescape(token) for token in step["path"].split("/")[1:]]
+        *above, last = steps_of(step["path"])
         container = value
         for token in above:
             container = container[int(token) if isinstance(container, list) else token]
@@ -446,11 +447,3 @@ def _replay(value: Any, steps: JsonPatch, plain: Callable[[Any], Any]) -> Any:
 def _value_of(step: JsonPatchOperation) -> Any:
     operation: Mapping[str, Any] = step
     return operation["value"]
-
-
-def _escape(token: str) -> str:
-    return token.replace("~", "~0").replace("/", "~1")
-
-
-def _unescape(token: str) -> str:
-    return token.replace("~1", "/").replace("~0", "~")

@@ -25,6 +25,7 @@ from typing import Any, Final, TypeAlias
 
 from aguia.protocol.errors import AguiaError
 from aguia.protocol.patch import OPERATIONS
+from aguia.protocol.pointers import unescape
 
 __all__ = ["MAX_COPIED", "PatchError", "PatchTarget", "apply"]
 
@@ -409,7 +410,7 @@ def _tokens(pointer: str) -> list[str]:
     if "~" in pointer:
         if _BAD_ESCAPE.search(pointer):
             raise PatchError(f"{_quote(pointer)} is no JSON Pointer: '~' comes without 0 or 1")
-        return [token.replace("~1", "/").replace("~0", "~") for token in tokens]
+        return [unescape(token) for token in tokens]
     return tokens
 
 

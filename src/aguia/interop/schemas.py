@@ -22,7 +22,9 @@ from typing import (
 
 import msgspec
 
-__all__ = ["Mismatch", "convert", "converter", "pointer_to", "schema_of", "shorten"]
+from aguia.protocol.pointers import pointer_to
+
+__all__ = ["Mismatch", "convert", "converter", "schema_of", "shorten"]
 
 _MAX_PROBLEMS: Final = 10
 _MAX_TEXT: Final = 200
@@ -87,11 +89,6 @@ def converter(type_: Any) -> Callable[[Any], Any]:
     return checked
 
 
-def pointer_to(*steps: str | int) -> str:
-    """The JSON Pointer made of these steps."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
-
-
 def shorten(text: str, limit: int) -> str:
     """The text, cut to a number of characters with an ellipsis where it is longer."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
@@ -132,7 +129,7 @@ def _located(message: str, type_: Any) -> tuple[str, str]:
         # What was given instead is not repeated.
         choices = ", ".join(json.dumps(each) for each in _choices(type_, steps))
         message = f"expected one of {choices or 'the values that are allowed here'}"
-    return pointer_to(*steps), message[:1].lower() + message[1:]
+    return pointer_to(steps), message[:1].lower() + message[1:]
 
 
 def _choices(type_: Any, steps: list[str | int]) -> list[Any]:
@@ -203,7 +200,7 @@ def _pointer(location: tuple[str | int, ...], value: Any, missing: bool) -> str:
             if not (missing and index == len(location) - 1):
                 continue
         steps.append(step)
-    return pointer_to(*steps)
+    return pointer_to(steps)
 
 
 # Which of the two

@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple, Never, get_type_hints
 
 from aguia.codec.json import MAX_DEPTH, copy_value, nests_deeper_than
 from aguia.interop.docstrings import parse_docstring
-from aguia.interop.schemas import Mismatch, converter, pointer_to, schema_of, shorten
+from aguia.interop.schemas import Mismatch, converter, schema_of, shorten
 from aguia.interop.values import plain_value
 from aguia.protocol.common import MAX_SAFE_INTEGER
+from aguia.protocol.pointers import pointer_to
 
 __all__ = ["ArgumentError", "Arguments", "Signature"]
 
@@ -116,7 +117,7 @@ class Signature:
             if name in self._parameters:
                 continue
             if self._others is None or name in self._bound:
-                problems.append((pointer_to(_brief(name)), self._no_such_argument()))
+                problems.append((pointer_to([_brief(name)]), self._no_such_argument()))
             else:
                 self._convert(name, given[name], self._others, values, problems)
         if problems:
@@ -137,7 +138,7 @@ class Signature:
         try:
             values[name] = parameter.convert(value)
         except Mismatch as error:
-            start = pointer_to(_brief(name))
+            start = pointer_to([_brief(name)])
             problems += [(start + place, said) for place, said in error.problems]
 
     def _no_such_argument(self) -> str:

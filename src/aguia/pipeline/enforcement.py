@@ -20,6 +20,7 @@ from aguia.pipeline.warn import Warn
 from aguia.protocol.errors import InvalidInput, MalformedEvent, ProtocolWarning
 from aguia.protocol.events import EVENTS, Event
 from aguia.protocol.input import RunAgentInput
+from aguia.protocol.pointers import escape
 from aguia.protocol.shapes import (
     AnyShape,
     BooleanShape,
@@ -234,7 +235,7 @@ class _Walk:
         result = {}
         for name, item in value.items():
             member = members.get(name)
-            place = f"{path}/{_escape(name)}"
+            place = f"{path}/{escape(name)}"
             if member is None:
                 if shape.open:
                     result[name] = item
@@ -305,10 +306,6 @@ class _Walk:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
-
-
-def _escape(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _quote(text: str) -> str:

@@ -19,6 +19,7 @@ from aguia.codec.json import (
     nests_deeper_than,
     parse_object,
 )
+from aguia.codec.negotiation import media_type_of
 from aguia.pipeline.compatibility import Compatibility
 from aguia.pipeline.middleware import Item
 from aguia.pipeline.warn import Warn
@@ -47,7 +48,7 @@ class Intake:
         max_event_bytes: int = sse.MAX_FRAME,
         max_depth: int = MAX_DEPTH,
     ) -> None:
-        media_type = content_type.split(";", 1)[0].strip().lower()
+        media_type = media_type_of(content_type)
         self._framing: sse.SseDecoder | frames.FrameDecoder
         self._decode_binary: Callable[[bytes, int], dict[str, Any] | None] | None = None
         if media_type == sse.CONTENT_TYPE:

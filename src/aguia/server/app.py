@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aguia.codec.json import encode
+from aguia.codec.negotiation import media_type_of
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import InvalidInput
 from aguia.protocol.events import RunErrorEvent
@@ -247,7 +248,7 @@ class AgentApp:
     async def _body(self, request: Request) -> bytes:
         # Required, since a page of another origin may send a request without one unasked.
         content_type = request.headers.get("content-type", "")
-        if content_type.split(";", 1)[0].strip().lower() != "application/json":
+        if media_type_of(content_type) != "application/json":
             raise _Refused(415, "the run input is sent as application/json")
         length = request.headers.get("content-length", "")
         too_large = _Refused(413, f"the run input is larger than {self._max_body} bytes")

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from aguia import sync
 from aguia.client import PROTOBUF, Agent, Answer, AsgiTransport, Transport
 from aguia.client.agent import AgentOptions
+from aguia.codec.negotiation import media_type_of
 from aguia.protocol.errors import DecodeError, TransportError, TruncatedRun
 from aguia.protocol.input import RunAgentInput
 from aguia.server import AgentApp, InProcess
@@ -165,10 +166,10 @@ class _Watch:
     @asynccontextmanager
     async def open(self, input: RunAgentInput) -> AsyncIterator[Answer]:
         async with self._transport.open(input) as answer:
-            media_type = str(answer.content_type).partition(";")[0].strip().lower()
+            binary = media_type_of(str(answer.content_type)) == PROTOBUF
             checker = Checker(
                 input,
-                format="protobuf" if media_type == PROTOBUF else "sse",
+                format="protobuf" if binary else "sse",
                 peer_version=self._peer_version,
             )
             self.checkers.append(checker)

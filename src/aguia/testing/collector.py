@@ -93,7 +93,7 @@ class Collector:
                 finding.severity,
                 finding.rule,
                 finding.event_type,
-                _without_numbers(finding.path),
+                finding.general_path,
                 finding.expected,
             )
         known = self._known.get(key)
@@ -122,13 +122,6 @@ class Collector:
             excerpt = [(number, _text_of(event)) for number, event in self._recent]
             self.excerpts[index] = excerpt
             self._following.append((index + self._context, excerpt))
-
-
-def _without_numbers(path: str | None) -> str | None:
-    """A path as that of the same fault in another element of the same list."""
-    if path is None:
-        return None
-    return "/".join("*" if step.isdigit() else step for step in path.split("/"))
 
 
 def _text_of(event: Any) -> str:

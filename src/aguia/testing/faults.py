@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aguia.codec import frames, sse
 from aguia.codec.json import encode, parse_object
+from aguia.codec.negotiation import media_type_of
 from aguia.interop.values import plain_event
 from aguia.protocol.errors import DecodeError
 from aguia.protocol.events import Event
@@ -421,7 +422,7 @@ class _BinaryFrames:
 
 
 def _is_binary(content_type: str) -> bool:
-    return content_type.partition(";")[0].strip().lower() == frames.CONTENT_TYPE
+    return media_type_of(content_type) == frames.CONTENT_TYPE
 
 
 def _wire(content_type: str) -> Wire:

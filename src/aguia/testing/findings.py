@@ -62,6 +62,12 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.rule or "LIMIT", *self.related)
 
     @property
+    def general_path(self) -> str:
+        """The path as that of the same fault in any element of the same lists; "" without one."""
+        steps = (self.path or "").split("/")
+        return "/".join("*" if step.isdigit() else step for step in steps)
+
+    @property
     def place(self) -> str:
         """Where it is, for people: event, line, type and path."""
         parts = []

@@ -8,6 +8,7 @@ only keeps account of what is open.
 from typing import Any
 
 from aguia.protocol.events import Event
+from aguia.protocol.pointers import steps_of
 from aguia.protocol.shapes import (
     AnyShape,
     BooleanShape,
@@ -38,7 +39,7 @@ def mend(raw: dict[str, Any], path: str) -> str | None:
     if not isinstance(kind, str) or not path.startswith("/"):
         return None
     shape: Shape | None = union_of(Event).options.get(kind)
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/")]
+    steps = steps_of(path)
     value: Any = raw
     for step in steps[:-1]:
         shape = _inside(shape, value, step)

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from aguia.codec import sse
 from aguia.codec.json import encode
+from aguia.codec.negotiation import media_type_of
 from aguia.codec.recordings import RecordedRun, mapped, mapping, read_runs
 from aguia.interop.values import plain_event
 from aguia.protocol.errors import InvalidInput
@@ -110,7 +111,7 @@ class ReplayApp:
         if request.method != "POST":
             return _refusal(405, "a run is started by POST", headers={"Allow": "POST"})
         content_type = request.headers.get("content-type", "")
-        if content_type.partition(";")[0].strip().lower() != "application/json":
+        if media_type_of(content_type) != "application/json":
             return _refusal(415, "the run input is sent as application/json")
         body = bytearray()
         async for chunk in request.stream():

@@ -121,9 +121,8 @@ def matches(finding: Finding, names: Iterable[str]) -> bool:
 
 def _key(source: str, finding: Finding) -> tuple[str, str, str, str]:
     # Numbers and ids differ from recording to recording, these don't.
-    steps = (finding.path or "").split("/")
-    path = "/".join("*" if step.isdigit() else step for step in steps)
-    return (_uri(source), finding.rules[0], finding.event_type or "", path)
+    kind = finding.event_type or ""
+    return (_uri(source), finding.rules[0], kind, finding.general_path)
 
 
 def baseline_of(reports: Iterable[Report]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from aguia.codec import frames, sse
 from aguia.codec.json import parse_object
+from aguia.codec.negotiation import media_type_of
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation
 from aguia.protocol.errors import AguiaError, DecodeError
@@ -68,7 +69,7 @@ class Exchange:
     @property
     def media_type(self) -> str:
         """The content type without parameters."""
-        return self.content_type.partition(";")[0].strip().lower()
+        return media_type_of(self.content_type)
 
     @property
     def is_stream(self) -> bool:

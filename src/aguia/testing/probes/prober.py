@@ -3,7 +3,6 @@
 import copy
 import json
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -391,5 +390,4 @@ def _wrong_ids(stream: Stream) -> list[str]:
 
 
 def _key(finding: Finding) -> tuple[str | None, ...]:
-    path = re.sub(r"/\d+", "/*", finding.path or "")
-    return (finding.severity, finding.rule, finding.event_type, path)
+    return (finding.severity, finding.rule, finding.event_type, finding.general_path)
