@@ -140,6 +140,24 @@ async def test_leaving_early_cancels_the_run(when: str) -> None:
         assert seen == ["cancelled", "cancelled"]
 
 
+async def test_what_a_run_says_to_nobody_keeps_nobody_waiting() -> None:
+    """Its last words have no reader, and it must not wait for one."""
+    ended: list[str] = []
+
+    async def talkative(run: Run) -> None:
+        try:
+            async with run.text() as text:
+                while True:
+                    await text.write("on and ")
+        finally:
+            await run.custom("test.end", None)
+            ended.append("by itself")
+
+    async with InProcess(talkative, capacity=1).open(INPUT) as answer:
+        await anext(answer.body)
+    assert ended == ["by itself"]
+
+
 async def test_a_reader_that_is_cancelled_cancels_the_run() -> None:
     seen: list[bool] = []
 

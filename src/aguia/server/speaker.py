@@ -6,7 +6,7 @@ and whatever the rules forbid raises at the line that asks for it (design decisi
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from uuid import uuid4
 
 from aguia.codec.json import copy_value, encode
@@ -320,12 +320,14 @@ class _Item(_Annotated):
         raise NotImplementedError
 
 
-class TextStream(_Item):
-    """A text message that is being written. `message_id` names it."""
+class _MessageStream(_Item):
+    """A message that is being written. `message_id` names it."""
 
-    def __init__(
-        self, run: "Run", owner: str | UnsetType, message_id: str, start: TextMessageStartEvent
-    ) -> None:
+    _family: ClassVar[Family]
+    _content: ClassVar[type[TextMessageContentEvent | ReasoningMessageContentEvent]]
+    _end: ClassVar[type[TextMessageEndEvent | ReasoningMessageEndEvent]]
+
+    def __init__(self, run: "Run", owner: str | UnsetType, message_id: str, start: Event) -> None:
         super().__init__(run, owner)
         self.message_id = message_id
         self._start = start
@@ -333,7 +335,7 @@ class TextStream(_Item):
     async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
         """Append to the message."""
         await self._run.send(
-            TextMessageContentEvent(
+            self._content(
                 message_id=self.message_id,
                 delta=text_of(delta),
                 subagent_run_id=self._owner,
@@ -349,12 +351,20 @@ class TextStream(_Item):
         return [self._start]
 
     def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
-        end = TextMessageEndEvent(
+        end = self._end(
             message_id=self.message_id,
             subagent_run_id=self._owner,
             metadata=self._last_metadata,
         )
-        return [(OpenItem(Family.MESSAGE, self.message_id, self._owner), end)]
+        return [(OpenItem(self._family, self.message_id, self._owner), end)]
+
+
+class TextStream(_MessageStream):
+    """A text message that is being written. `message_id` names it."""
+
+    _family = Family.MESSAGE
+    _content = TextMessageContentEvent
+    _end = TextMessageEndEvent
 
 
 class ToolCallStream(_Item):
@@ -428,8 +438,12 @@ class ToolCallStream(_Item):
         return [(OpenItem(Family.TOOL_CALL, self.tool_call_id, self._owner), end)]
 
 
-class ReasoningMessageStream(_Item):
+class ReasoningMessageStream(_MessageStream):
     """A reasoning message that is being written. `message_id` names it."""
+
+    _family = Family.REASONING
+    _content = ReasoningMessageContentEvent
+    _end = ReasoningMessageEndEvent
 
     def __init__(
         self,
@@ -438,42 +452,10 @@ class ReasoningMessageStream(_Item):
         message_id: str,
         metadata: Metadata | UnsetType,
     ) -> None:
-        super().__init__(run, owner)
-        self.message_id = message_id
-        self._metadata = metadata
-
-    async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
-        """Append to the reasoning."""
-        await self._run.send(
-            ReasoningMessageContentEvent(
-                message_id=self.message_id,
-                delta=text_of(delta),
-                subagent_run_id=self._owner,
-                metadata=checked_metadata(metadata),
-            )
+        start = ReasoningMessageStartEvent(
+            message_id=message_id, role="reasoning", subagent_run_id=owner, metadata=metadata
         )
-
-    async def encrypted_value(self, value: str) -> None:
-        """Store a provider's opaque value with the reasoning (REAS-4)."""
-        await Speaker(self._run, self._owner).encrypted_value(self.message_id, value)
-
-    def _opening(self) -> Sequence[Event]:
-        return [
-            ReasoningMessageStartEvent(
-                message_id=self.message_id,
-                role="reasoning",
-                subagent_run_id=self._owner,
-                metadata=self._metadata,
-            )
-        ]
-
-    def _closing(self) -> Sequence[tuple[OpenItem, Event]]:
-        end = ReasoningMessageEndEvent(
-            message_id=self.message_id,
-            subagent_run_id=self._owner,
-            metadata=self._last_metadata,
-        )
-        return [(OpenItem(Family.REASONING, self.message_id, self._owner), end)]
+        super().__init__(run, owner, message_id, start)
 
 
 class ReasoningSpan(_Item):
