@@ -24,6 +24,7 @@ from aguia.cli.words import plural
 from aguia.codec import frames, sse
 from aguia.protocol.errors import printable
 from aguia.testing.findings import page_of
+from aguia.testing.junit import suite_of
 from aguia.testing.probes import (
     PROBES,
     Exchange,
@@ -298,14 +299,4 @@ def _junit(url: str, results: list[ProbeResult]) -> str:
             case _ if text:
                 ElementTree.SubElement(case, "system-out").text = text
         cases.append(case)
-    counts = {
-        "tests": str(len(results)),
-        "failures": str(sum(result.status == "failed" for result in results)),
-        "skipped": str(sum(result.status == "skipped" for result in results)),
-    }
-    root = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": f"aguia probe {url}", **counts})
-    suite.extend(cases)
-    ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
+    return suite_of(f"aguia probe {url}", cases)

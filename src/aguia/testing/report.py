@@ -18,6 +18,7 @@ from aguia.protocol.errors import printable
 from aguia.protocol.rules import RULES, Rule
 from aguia.testing.checker import Checker
 from aguia.testing.findings import Finding, page_of
+from aguia.testing.junit import suite_of
 from aguia.testing.recordings import Format, UnknownFormat
 
 __all__ = [
@@ -336,15 +337,12 @@ def as_junit(reports: Sequence[Report], *, warnings_fail: bool = False) -> str:
     was found is its output. One that can't be read is an error.
     """
     cases = []
-    failures = errors = 0
     for report in reports:
         case = ElementTree.Element("testcase", classname="aguia.check", name=_xml(report.source))
         lines = "\n".join(as_text(finding) for finding in report.findings)
         if report.unreadable:
-            errors += 1
             ElementTree.SubElement(case, "error", message=_xml(report.unreadable))
         elif report.errors or (warnings_fail and report.warnings):
-            failures += 1
             first = report.findings[0]
             if report.errors:
                 first = next(each for each in report.findings if each.severity == "error")
@@ -354,13 +352,7 @@ def as_junit(reports: Sequence[Report], *, warnings_fail: bool = False) -> str:
         if lines:
             ElementTree.SubElement(case, "system-out").text = _xml(lines)
         cases.append(case)
-    counts = {"tests": str(len(cases)), "failures": str(failures), "errors": str(errors)}
-    root = ElementTree.Element("testsuites", counts)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "aguia check", **counts})
-    suite.extend(cases)
-    ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
+    return suite_of("aguia check", cases)
 
 
 def _xml(text: str) -> str:

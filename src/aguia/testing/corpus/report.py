@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from aguia.protocol.errors import printable
 from aguia.testing.corpus.cases import Case
 from aguia.testing.corpus.runner import CaseResult
+from aguia.testing.junit import suite_of
 
 __all__ = ["as_json", "as_junit", "counts", "described"]
 
@@ -50,20 +51,11 @@ def as_json(results: Sequence[CaseResult], version: str) -> str:
 
 def as_junit(results: Sequence[CaseResult]) -> str:
     """All results as JUnit XML, a test case for each."""
-    found = counts(results)
-    numbers = {
-        "tests": str(len(results)),
-        "failures": str(found["failed"]),
-        "errors": str(found["error"]),
-        "skipped": str(found["known"] + found["skipped"]),
-    }
-    root = ElementTree.Element("testsuites", numbers)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "aguia corpus", **numbers})
+    cases = []
     tags = {"failed": "failure", "error": "error", "known": "skipped", "skipped": "skipped"}
     for result in results:
         area = result.case.name.partition("-")[0]
-        case = ElementTree.SubElement(
-            suite,
+        case = ElementTree.Element(
             "testcase",
             classname=f"aguia.corpus.{area}",
             name=result.case.name,
@@ -73,6 +65,5 @@ def as_junit(results: Sequence[CaseResult]) -> str:
             lines = [printable(problem) for problem in result.problems]
             reason = ElementTree.SubElement(case, tags[result.status], message=lines[0])
             reason.text = "\n".join([*lines, f"rules: {', '.join(result.case.rules)}"])
-    ElementTree.indent(root)
-    text = ElementTree.tostring(root, encoding="unicode", xml_declaration=False)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'
+        cases.append(case)
+    return suite_of("aguia corpus", cases)
