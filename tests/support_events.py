@@ -31,11 +31,13 @@ __all__ = [
     "ODD_NAMES",
     "STARTED",
     "Reader",
+    "call",
     "event",
     "frame",
     "json_values",
     "mutated_events",
     "plain_events",
+    "text",
     "values_of",
 ]
 
@@ -48,6 +50,24 @@ ODD_NAMES: Final = ("__proto__", "constructor", "toString", "a/b", "m~n", "", "Ã
 def event(type_: str, **members: Any) -> dict[str, Any]:
     """An event as plain JSON, its members in camelCase."""
     return {"type": type_, **members}
+
+
+def text(message_id: str, *deltas: str, **start: Any) -> list[dict[str, Any]]:
+    """The events of a text message."""
+    return [
+        event("TEXT_MESSAGE_START", messageId=message_id, **start),
+        *(event("TEXT_MESSAGE_CONTENT", messageId=message_id, delta=delta) for delta in deltas),
+        event("TEXT_MESSAGE_END", messageId=message_id),
+    ]
+
+
+def call(call_id: str, name: str, *deltas: str) -> list[dict[str, Any]]:
+    """The events of a tool call."""
+    return [
+        event("TOOL_CALL_START", toolCallId=call_id, toolCallName=name),
+        *(event("TOOL_CALL_ARGS", toolCallId=call_id, delta=delta) for delta in deltas),
+        event("TOOL_CALL_END", toolCallId=call_id),
+    ]
 
 
 def frame(*events: Any) -> bytes:

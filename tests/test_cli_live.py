@@ -15,6 +15,7 @@ from aguia.cli.live import Line, Live
 from aguia.cli.markdown import MarkdownLines, Painter
 from aguia.cli.render import Renderer
 from aguia.protocol.messages import FunctionCall, ToolCall, ToolMessage
+from support_events import call, text
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
 MOVES = re.compile(r"\x1b\[\d*[AKJ]|\r")
@@ -86,25 +87,6 @@ class Chat:
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
     return Chat(monkeypatch)
-
-
-def text(message_id: str, *deltas: str, **start: Any) -> list[dict[str, Any]]:
-    return [
-        {"type": "TEXT_MESSAGE_START", "messageId": message_id, **start},
-        *(
-            {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": delta}
-            for delta in deltas
-        ),
-        {"type": "TEXT_MESSAGE_END", "messageId": message_id},
-    ]
-
-
-def call(call_id: str, name: str, *deltas: str) -> list[dict[str, Any]]:
-    return [
-        {"type": "TOOL_CALL_START", "toolCallId": call_id, "toolCallName": name},
-        *({"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": delta} for delta in deltas),
-        {"type": "TOOL_CALL_END", "toolCallId": call_id},
-    ]
 
 
 FINISHED = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}

@@ -10,6 +10,7 @@ from aguia import Consumer
 from aguia.cli.render import Renderer
 from aguia.cli.safe import Cleaner, one_line
 from aguia.protocol.errors import ProtocolWarning
+from support_events import call, text
 
 
 class Screen:
@@ -59,25 +60,6 @@ FINISHED = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
 @pytest.fixture
 def screen() -> Screen:
     return Screen()
-
-
-def text(message_id: str, *deltas: str, **start: Any) -> list[dict[str, Any]]:
-    return [
-        {"type": "TEXT_MESSAGE_START", "messageId": message_id, **start},
-        *(
-            {"type": "TEXT_MESSAGE_CONTENT", "messageId": message_id, "delta": delta}
-            for delta in deltas
-        ),
-        {"type": "TEXT_MESSAGE_END", "messageId": message_id},
-    ]
-
-
-def call(call_id: str, name: str, *deltas: str) -> list[dict[str, Any]]:
-    return [
-        {"type": "TOOL_CALL_START", "toolCallId": call_id, "toolCallName": name},
-        *({"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": delta} for delta in deltas),
-        {"type": "TOOL_CALL_END", "toolCallId": call_id},
-    ]
 
 
 def result(call_id: str, content: Any) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from aguia.protocol.outcomes import (
     RunFinishedSuccessOutcome,
 )
 from aguia.server import AgentApp, Run
-from support_events import event, frame
+from support_events import event, frame, text
 from support_server import serve
 from support_wire import (
     HEAD,
@@ -63,15 +63,6 @@ from support_wire import (
 pytestmark = pytest.mark.anyio
 
 Answering = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
-
-
-def text(id_: str, *deltas: str) -> list[dict[str, Any]]:
-    """An assistant's message."""
-    return [
-        event("TEXT_MESSAGE_START", messageId=id_, role="assistant"),
-        *[event("TEXT_MESSAGE_CONTENT", messageId=id_, delta=delta) for delta in deltas],
-        event("TEXT_MESSAGE_END", messageId=id_),
-    ]
 
 
 def call(id_: str, arguments: str = "{}") -> list[dict[str, Any]]:
@@ -1406,6 +1397,33 @@ async def test_what_middleware_makes_of_an_input_is_judged_like_any() -> None:
                 pass
         assert refused.value.rule == "INT-2"
         assert len(sent) == 1
+
+
+async def test_middleware_does_not_leave_a_call_without_its_answer() -> None:
+    """FRONT-5: it may shorten a history, by whole calls."""
+
+    def without(*roles: str) -> Any:
+        async def shortens(input: RunAgentInput, call_next: Any) -> Any:
+            kept = [message for message in input.messages if message.role not in roles]
+            async for item in call_next(msgspec.structs.replace(input, messages=kept)):
+                yield item
+
+        return shortens
+
+    script = Script(reply(*call("c")), reply(*text("m", "Thanks")))
+    answer = ToolMessage(id="r", tool_call_id="c", content="1")
+    async with scripted(script) as agent:
+        await collect(agent, "Hi")
+        history = {**agent.history(), "pendingToolCallIds": ["c"]}
+    async with scripted(script, history=history, middleware=[without("tool")]) as agent:
+        with pytest.raises(InvalidInput, match="left out the answer to the call 'c'") as refused:
+            await collect(agent, [answer])
+        assert refused.value.rule == "FRONT-5"
+    assert len(script.sent) == 1
+    both = without("tool", "assistant")
+    async with scripted(script, history=history, middleware=[both]) as agent:
+        await collect(agent, [answer])
+    assert [message["role"] for message in script.sent[1]["messages"]] == ["user"]
 
 
 async def test_answers_may_be_given_as_a_mapping() -> None:

@@ -34,7 +34,7 @@ from aguia.protocol.messages import (
     UserMessage,
 )
 from aguia.protocol.outcomes import TokenUsage
-from support_events import event, frame
+from support_events import event, frame, text
 from support_wire import (
     HEAD,
     SSE,
@@ -48,15 +48,6 @@ from support_wire import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-def text(id_: str, *deltas: str) -> list[dict[str, Any]]:
-    """An assistant's message."""
-    return [
-        event("TEXT_MESSAGE_START", messageId=id_, role="assistant"),
-        *[event("TEXT_MESSAGE_CONTENT", messageId=id_, delta=delta) for delta in deltas],
-        event("TEXT_MESSAGE_END", messageId=id_),
-    ]
 
 
 def call(id_: str, *, name: str = "ask") -> list[dict[str, Any]]:

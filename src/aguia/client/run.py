@@ -505,7 +505,7 @@ class Course:
         async def innermost(changed: RunAgentInput) -> AsyncGenerator[Item, None]:
             nonlocal consumer
             if changed is not run_input:
-                changed = thread.judged(changed, self._force)
+                changed = thread.judged(changed, run_input, self._force)
             async with self._transport.open(thread.fitting(changed)) as answer:
                 if not under_way:
                     consumer = self._take_up(None, changed)

@@ -364,10 +364,23 @@ class Thread:
         except (*STRICT_FAILURES, TypeError, ValueError):
             return enforce_input(run_input, self.warn)  # which says where it is no JSON
 
-    def judged(self, changed: RunAgentInput, force: bool = False) -> RunAgentInput:
-        """An input that middleware has changed, as it may be sent (PROC-11, ACT-4, INT-2)."""
+    def judged(
+        self, changed: RunAgentInput, made: RunAgentInput, force: bool = False
+    ) -> RunAgentInput:
+        """The input that middleware has `changed`, as it may be sent in place of the one `made`.
+
+        Raises `InvalidInput` for a malformed one (PROC-11), one that passes over an interrupt
+        (INT-2), and one that keeps a call and loses its answer (FRONT-5).
+        """
         changed = enforce_input(changed, self.warn)
         self._check_resume(changed, force)
+        lost = _unanswered(changed.messages) - _unanswered(made.messages)
+        if lost:
+            raise InvalidInput(
+                f"middleware has left out the answer to the call '{min(lost)}', and not the call",
+                rule="FRONT-5",
+                path="/messages",
+            )
         return msgspec.structs.replace(changed, messages=_without_activity(changed.messages))
 
     def fitting(self, run_input: RunAgentInput) -> RunAgentInput:
@@ -485,6 +498,18 @@ class Thread:
 
 def _without_activity(messages: Iterable[Message]) -> list[Message]:
     return [message for message in messages if not isinstance(message, ActivityMessage)]
+
+
+def _unanswered(messages: Iterable[Message]) -> set[str]:
+    """The calls in these messages that none of them answers."""
+    made: set[str] = set()
+    answered: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
+            made.update(call.id for call in message.tool_calls)
+    return made - answered
 
 
 def _dangling(messages: Iterable[Message], known: Collection[str]) -> list[ToolCall]:
