@@ -388,21 +388,9 @@ class Consumer:
         if isinstance(event, RunStartedEvent):
             self._text.forget()
             self._compatibility.forget()
-            warning = (
-                judge_producer(event.protocol_version)
-                if event.protocol_version is not UNSET
-                else None
-            )
+            warning = judge_producer(event)
             if warning is not None:
-                self._warn(
-                    ProtocolWarning(
-                        stage="compatibility",
-                        rule="VER-2",
-                        event_type=event.type,
-                        path="/protocolVersion",
-                        message=warning,
-                    )
-                )
+                self._warn(warning)
         for expanded in self._chunks.expand(event):
             if whole and not self._text.halves:
                 yield expanded

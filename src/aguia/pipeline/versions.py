@@ -3,7 +3,9 @@
 import re
 from typing import Final
 
-from aguia.protocol.common import PROTOCOL_VERSION
+from aguia.protocol.common import PROTOCOL_VERSION, UNSET
+from aguia.protocol.errors import ProtocolWarning
+from aguia.protocol.events import RunStartedEvent
 
 __all__ = ["judge_producer", "parse_version"]
 
@@ -16,18 +18,28 @@ def parse_version(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def judge_producer(declared: str) -> str | None:
+def judge_producer(start: RunStartedEvent) -> ProtocolWarning | None:
     """What to warn of in a producer's declaration, or None when there is nothing to say."""
-    version = parse_version(declared)
+    declared = start.protocol_version
+    if declared is UNSET:
+        return None
+    version, ours = parse_version(declared), parse_version(PROTOCOL_VERSION)
     if version is None:
-        return (
+        message = (
             f"the agent declares the protocol version {declared[:40]!r}, which can't be "
             "interpreted; it is treated like a newer one"
         )
-    ours = parse_version(PROTOCOL_VERSION)
-    if ours is not None and version > ours:
-        return (
+    elif ours is not None and version > ours:
+        message = (
             f"the agent speaks protocol {declared}, newer than {PROTOCOL_VERSION}: what it adds "
             "is dropped here; upgrade aguia to receive it"
         )
-    return None
+    else:
+        return None
+    return ProtocolWarning(
+        stage="compatibility",
+        rule="VER-2",
+        event_type=start.type,
+        path="/protocolVersion",
+        message=message,
+    )

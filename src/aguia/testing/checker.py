@@ -367,8 +367,9 @@ class Checker:
             self._doubts.source(event)
         if isinstance(event, RunStartedEvent):
             self._compatibility.forget()
-            if event.protocol_version is not UNSET:
-                self._judge_version(event)
+            warning = judge_producer(event)
+            if warning is not None:
+                self._warn(warning)
         # What was malformed is lost, so that what builds on it may not apply.
         loses = mended is not None and isinstance(event, _BUILT_UPON)
         if loses:
@@ -376,19 +377,6 @@ class Checker:
         self._recovery.take(event, mended)
         if loses:
             self._messages_in_doubt = self._state_in_doubt = True
-
-    def _judge_version(self, event: RunStartedEvent) -> None:
-        warning = judge_producer(str(event.protocol_version))
-        if warning is not None:
-            self._warn(
-                ProtocolWarning(
-                    stage="compatibility",
-                    rule="VER-2",
-                    event_type=event.type,
-                    path="/protocolVersion",
-                    message=warning,
-                )
-            )
 
     # What events mean, as far as it can be wrong
 
