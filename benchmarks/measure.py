@@ -52,18 +52,20 @@ def seconds(work: Callable[[], object], number: int = 1) -> float:
     return (time.process_time() - before) / number
 
 
-def in_turn(number: int, **contenders: Callable[[], float]) -> dict[str, list[float]]:
+def in_turn(
+    number: int, *, warm_up: bool = True, **contenders: Callable[[], float]
+) -> dict[str, list[float]]:
     """Measure each of `contenders`, which give seconds, once a round.
 
     They take turns in being first, so that what drifts while all this runs favours nobody. A
-    round before the first warms up and doesn't count.
+    round before the first warms up and doesn't count, unless it is left out.
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders)
-    for round_ in range(number + 1):
+    for round_ in range(-warm_up, number):
         for name in order:
             measured = contenders[name]()
-            if round_:
+            if round_ >= 0:
                 times[name].append(measured)
         order.append(order.pop(0))
     return times

@@ -127,8 +127,10 @@ def against_npm(report: Report, work: str, body: bytes, *, goal: int, number: in
     conversation = read(parts)
     events = body.count(b"\n\n")
     with npm_client(sse_body(one_message(500))) as client:
+        # Node has been warmed up, and a round of it may take long.
         times = in_turn(
             rounds(number),
+            warm_up=False,
             theirs=lambda: client.seconds(body, PIECE),
             ours=lambda: ours(parts),
         )

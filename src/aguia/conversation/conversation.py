@@ -339,7 +339,12 @@ class Conversation:
         if call is None:
             self._lost(event, event.tool_call_id)
             return
-        call.append(event.delta)
+        deltas = call.deltas
+        if deltas is not None:
+            deltas.append(event.delta)
+        else:
+            call.deltas = [event.delta]
+            call.entry.touched = True
         if event.metadata is not UNSET:
             call.merge_metadata(event.metadata)
 

@@ -18,42 +18,47 @@ __all__ = ["CallEntry", "Entry", "Messages"]
 
 
 class CallEntry:
-    """One tool call: its value so far, and the arguments that arrived since."""
+    """One tool call: its value so far, and what arrived since.
 
-    __slots__ = ("_base", "_changes", "_text", "entry")
+    Attributes:
+        entry: the message that holds it.
+        deltas: text that arrived for the arguments, None when none did; whoever makes the list
+            sets `touched` of the entry.
+    """
+
+    __slots__ = ("_base", "_changes", "deltas", "entry")
 
     def __init__(self, call: ToolCall, entry: "Entry") -> None:
         self.entry = entry
         self._base = call
-        self._text: list[str] = []
-        self._changes: dict[str, Any] = {}
-
-    def append(self, delta: str) -> None:
-        """Add to the text of the arguments."""
-        self._text.append(delta)
-        self.entry.touched = True
+        self.deltas: list[str] | None = None
+        self._changes: dict[str, Any] | None = None
 
     def change(self, **members: Any) -> None:
         """Set members of the call."""
-        self._changes.update(members)
+        self._changes = members if self._changes is None else {**self._changes, **members}
         self.entry.touched = True
 
     def merge_metadata(self, metadata: Metadata) -> None:
         """Merge key by key, the last write winning, into the call itself (META-1)."""
-        self.change(metadata=_merged(self._changes.get("metadata", self._base.metadata), metadata))
+        old = self._base.metadata
+        if self._changes is not None:
+            old = self._changes.get("metadata", old)
+        self.change(metadata=_merged(old, metadata))
 
     @property
     def value(self) -> ToolCall:
         """The call as it is now."""
-        if self._text:
-            function = self._changes.get("function", self._base.function)
-            self._changes["function"] = msgspec.structs.replace(
-                function, arguments=function.arguments + "".join(self._text)
+        changes = self._changes
+        if self.deltas is not None:
+            changes = {} if changes is None else changes
+            function = changes.get("function", self._base.function)
+            changes["function"] = msgspec.structs.replace(
+                function, arguments=function.arguments + "".join(self.deltas)
             )
-            self._text.clear()
-        if self._changes:
-            self._base = msgspec.structs.replace(self._base, **self._changes)
-            self._changes.clear()
+        if changes is not None:
+            self._base = msgspec.structs.replace(self._base, **changes)
+            self._changes = self.deltas = None
         return self._base
 
     def rename(self, name: str) -> None:
@@ -131,7 +136,14 @@ class Entry:
         Only the first time, since putting a long text together again and again is what an agent
         that closes its message after each delta would cost.
         """
-        if self.deltas is not None and not getattr(self._base, "content", UNSET):
+        if self.deltas is None or getattr(self._base, "content", UNSET) != "":
+            return
+        if self._changes is None and not self.calls:
+            # The usual case, in which it has nothing but text.
+            self._base = msgspec.structs.replace(self._base, content="".join(self.deltas))
+            self.deltas = None
+            self.touched = False
+        else:
             _ = self.value
 
     @property
