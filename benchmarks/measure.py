@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -33,6 +33,7 @@ __all__ = [
     "ratio",
     "rounds",
     "seconds",
+    "take_turns",
 ]
 
 FOLDER: Final = Path(__file__).resolve().parent
@@ -52,8 +53,13 @@ def seconds(work: Callable[[], object], number: int = 1) -> float:
     return (time.process_time() - before) / number
 
 
-def in_turn(
-    number: int, *, warm_up: bool = True, **contenders: Callable[[], float]
+def in_turn(number: int, **contenders: Callable[[], float]) -> dict[str, list[float]]:
+    """See `take_turns`."""
+    return take_turns(number, contenders)
+
+
+def take_turns(
+    number: int, contenders: Mapping[str, Callable[[], float]], *, warm_up: bool = True
 ) -> dict[str, list[float]]:
     """Measure each of `contenders`, which give seconds, once a round.
 

@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from aguia import Consumer, Conversation
@@ -14,13 +15,13 @@ from measure import (
     FOLDER,
     Report,
     Table,
-    in_turn,
     median,
     npm_version,
     peers_folder,
     ratio,
     rounds,
     seconds,
+    take_turns,
 )
 from streams import INPUT, PIECE, one_message, pieces, sse_body
 
@@ -128,11 +129,10 @@ def against_npm(report: Report, work: str, body: bytes, *, goal: int, number: in
     events = body.count(b"\n\n")
     with npm_client(sse_body(one_message(500))) as client:
         # Node has been warmed up, and a round of it may take long.
-        times = in_turn(
+        times = take_turns(
             rounds(number),
+            {"theirs": partial(client.seconds, body, PIECE), "ours": partial(ours, parts)},
             warm_up=False,
-            theirs=lambda: client.seconds(body, PIECE),
-            ours=lambda: ours(parts),
         )
         assert client.messages == len(conversation.messages)
         assert client.characters == characters(conversation)

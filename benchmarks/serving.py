@@ -20,7 +20,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from measure import FOLDER, Report, Table, in_turn, main, ratio, rounds
+from measure import FOLDER, Report, Table, main, ratio, rounds, take_turns
 from streams import INPUT
 
 DELTAS = 200
@@ -39,13 +39,13 @@ def measure() -> Report:
             for runs in OPEN_RUNS:
                 found: dict[str, list[_Found]] = {name: [] for name in servers}
                 many = runs >= 1_000
-                in_turn(
+                take_turns(
                     rounds(1 if many else 3),
-                    warm_up=not many,
-                    **{
+                    {
                         name: partial(_round, port, pace, runs, found[name])
                         for name, port in servers.items()
                     },
+                    warm_up=not many,
                 )
                 more = _add_row(
                     table, runs, {name: them[not many :] for name, them in found.items()}

@@ -10,7 +10,7 @@ from typing import Any
 from aguia import Consumer, Message, UserMessage
 from aguia.client.thread import Request, Thread
 from chart import Series, chart
-from measure import FOLDER, Report, Table, in_turn, main, median, ratio, rounds
+from measure import FOLDER, Report, Table, main, median, ratio, rounds, take_turns
 from streams import INPUT, WORDS, many_messages, one_message, pieces, sse_body
 
 THREADS = [1, 10, 100, 1_000, 10_000]
@@ -84,7 +84,7 @@ def measure() -> Report:
 def _in_turn(
     make: Callable[[int], Callable[[], float]], sizes: Sequence[int], number: int = 9
 ) -> dict[int, list[float]]:
-    times = in_turn(rounds(number), **{str(size): make(size) for size in sizes})
+    times = take_turns(rounds(number), {str(size): make(size) for size in sizes})
     return {int(name): measured for name, measured in times.items()}
 
 

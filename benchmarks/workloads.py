@@ -9,7 +9,7 @@ from functools import partial
 
 from aguia import Conversation
 from aguia.codec import frames
-from measure import Report, Table, in_turn, main, median, ratio, rounds, seconds
+from measure import Report, Table, in_turn, main, median, ratio, rounds, seconds, take_turns
 from reading import npm_client, ours, read_watching
 from streams import (
     PIECE,
@@ -90,7 +90,7 @@ def _ways(events: Events) -> dict[str, list[float]]:
         "all messages read after every event": lambda: _watched(body, _all),
         "the state read after every event": lambda: _watched(body, _state),
     }
-    measured = in_turn(rounds(5), **ways)
+    measured = take_turns(rounds(5), ways)
     return {name: [time / len(events) for time in times] for name, times in measured.items()}
 
 
