@@ -443,6 +443,45 @@ def test_a_loop_that_ends_leaves_the_next_ones_runs_alone() -> None:
         assert stream.under_way
 
 
+class _SlowToForget(_SlowToClose):
+    """A transport that has left something open in the loop of its first run."""
+
+    @asynccontextmanager
+    async def open(self, input: RunAgentInput) -> AsyncIterator[client.Answer]:
+        async def lasting() -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                self.closing.set()
+                await asyncio.sleep(0.3)
+
+        async def body() -> AsyncIterator[Any]:
+            run = {"threadId": input.thread_id, "runId": input.run_id}
+            yield event("RUN_STARTED", **run)
+            yield event("RUN_FINISHED", **run)
+
+        if not self.closing.is_set():
+            self.left_open = lasting()
+            await anext(self.left_open)
+        yield client.Answer(None, body())
+
+
+def test_a_loop_that_has_closed_its_runs_leaves_those_of_the_next_one_alone() -> None:
+    transport = _SlowToForget()
+    with sync.Agent(transport) as agent:
+        agent.ask("Hi")
+        closing = threading.Thread(target=agent.close, daemon=True)
+        closing.start()
+        assert transport.closing.wait(10)
+        stream = agent.run("Hi")
+        next(stream)
+        closing.join(10)
+        assert not closing.is_alive()
+        assert stream.under_way
+        list(stream)
+        assert stream.result.outcome == "success"
+
+
 def test_after_cancelling_there_is_no_further_event() -> None:
     """Neither of those that have arrived already, nor where the run has not begun."""
     script = Script(reply(event("CUSTOM", name="a", value=1), event("CUSTOM", name="b", value=2)))

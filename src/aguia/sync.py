@@ -278,7 +278,8 @@ class Agent(ThreadView):
     def _set_up(self, agent: client.Agent) -> None:
         self._agent = agent
         self._thread = agent._thread
-        self._loop = _Loop(agent.close)
+        # Each loop closes its own runs; by then the agent may have one in the next loop.
+        self._loop = _Loop(agent._release)
         self._owns_loop = True
         self.consent = agent.consent
 

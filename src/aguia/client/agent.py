@@ -262,6 +262,10 @@ class Agent(ThreadView):
             await current.close_after(ClosedRun("the agent was closed before the run had ended"))
         if self._orphans:
             await asyncio.wait(self._orphans)
+        await self._release()
+
+    async def _release(self) -> None:
+        """Release the transport alone, for whoever closes the runs."""
         if self._owns_transport:
             await self._transport.close()
 
