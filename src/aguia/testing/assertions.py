@@ -28,13 +28,16 @@ def assert_conformant(
     ignore: Iterable[str] = (),
     warnings: bool = False,
 ) -> None:
-    """Assert that a stream breaks no rule.
+    """Assert that a stream breaks no rule that a client has to enforce.
+
+    What a producer must not do and no client may reject, such as answering a tool of the
+    application's itself (FRONT-1), is a warning, like what it should not do.
 
     Args:
         events: the stream: events, typed or as plain JSON, or the bytes of a body or recording.
         input: the run input that it answers.
         ignore: ids of rules, or of their families, that may be broken.
-        warnings: whether warnings count as well.
+        warnings: whether warnings count as well, as they should for an agent of your own.
 
     Raises `AssertionError` that lists the findings.
     """
