@@ -24,12 +24,12 @@ _clients = pytest.StashKey["ClientFactory"]()
 def agui_client(request: pytest.FixtureRequest) -> "Iterator[ClientFactory]":
     """Makes clients of agents in this process; the test fails when an agent breaks a rule.
 
-        async def test_greets(agui_client):
-            result = await agui_client(my_agent).ask("Hello")
+        def test_greets(agui_client):
+            result = agui_client.sync(my_agent).ask("Hello")
             assert result.text == "Hello!"
 
-    It takes an agent function, an ASGI application or a transport, and what `aguia.Agent` takes;
-    `agui_client.sync(...)` makes a client for tests without async. See
+    It takes an agent function, an ASGI application or a transport, and what `aguia.Agent` takes.
+    `agui_client(...)` makes a client for asynchronous tests, for which pytest needs a plugin. See
     `aguia.testing.clients.ClientFactory` for the rest.
     """
     from aguia.testing.clients import ClientFactory

@@ -16,6 +16,7 @@ import pytest
 from aguia.codec import protobuf
 from aguia.codec.json import convert_event
 from aguia.protocol.rules import RULES
+from aguia.testing import assert_conformant
 from support import REPOSITORY
 from support_cli import Done, aguia
 
@@ -513,3 +514,120 @@ def test_the_catalogue_can_be_read_by_programs() -> None:
     listed = json.loads(aguia("rules", "-o", "json").out)
     assert [rule["id"] for rule in listed] == list(RULES)
     assert listed[0]["page"] == "https://docs.ag-ui.com/spec/1.0/basic/index"
+
+
+# -- what a recorder writes ------------------------------------------------------------
+
+
+def recorder_lines(*runs: tuple[Json | None, list[Json]]) -> bytes:
+    """Runs as `aguia record` and `Recorder` write them."""
+    parts: list[Json] = []
+    for given, events in runs:
+        parts += [{"at": 0, "input": given}] if given is not None else []
+        parts += [{"at": 0.5 + number, "event": event} for number, event in enumerate(events)]
+    return lines(*parts)
+
+
+def asked(run: str, **members: Any) -> Json:
+    return {"threadId": "t", "runId": run, "protocolVersion": "1.0", "messages": [], **members}
+
+
+DELTA: Final[Json] = {
+    "type": "STATE_DELTA",
+    "delta": [{"op": "replace", "path": "/n", "value": 2}],
+}
+
+
+def test_what_the_command_has_recorded_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with serving(body(RUN, STRAY, STRAY_END, END)) as (url, _):
+        aguia("record", url, path, "-m", "Hello")
+    done = aguia("check", path)
+    assert done.code == 1
+    assert f"{path}: 1 error, 0 warnings in 4 events" in done.out
+    assert "error STREAM-1  event 1, line 3 TEXT_MESSAGE_CONTENT" in done.out
+
+
+def test_each_run_of_a_recorder_is_checked_with_its_own_input(tmp_path: Path) -> None:
+    """STATE-4: what a delta amends stands in the input of its run."""
+    path = tmp_path / "runs.jsonl"
+    second = [{**RUN, "runId": "r2"}, DELTA, {**END, "runId": "r2"}]
+    path.write_bytes(
+        recorder_lines(
+            (asked("r", state={"n": 1}), [RUN, DELTA, END]),
+            (asked("r2", state={"m": "long " * 30_000}), second),
+        )
+    )
+    done = aguia("check", path)
+    assert done.code == 0
+    assert f"{path}, run 1: 3 events, nothing to complain about\n" in done.out
+    assert f"{path}, run 2: 0 errors, 1 warning in 3 events\n" in done.out
+    assert "warning STATE-4  event 1, line 7 STATE_DELTA" in done.out
+    assert done.out.endswith("0 errors, 1 warning in 2 streams\n")
+    for data in (path.read_bytes(), gzip.compress(path.read_bytes())):
+        sources = json.loads(aguia("check", "-", "-o", "json", input=data).out)["sources"]
+        assert [(each["run"], each["format"]) for each in sources] == [
+            (1, "recorder"),
+            (2, "recorder"),
+        ]
+    [result] = json.loads(aguia("check", path, "-o", "sarif").out)["runs"][0]["results"]
+    [place] = result["locations"]
+    assert place["physicalLocation"]["region"] == {"startLine": 7}
+    assert place["logicalLocations"][0]["fullyQualifiedName"] == "runs/2/events/1/delta/0"
+    cases = ElementTree.fromstring(aguia("check", path, "-o", "junit").out).iter("testcase")
+    assert [case.get("name") for case in cases] == [f"{path}, run 1", f"{path}, run 2"]
+
+
+def test_a_long_input_is_no_other_format(tmp_path: Path) -> None:
+    """The first line of a long thread is longer than what a format is found out from."""
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(recorder_lines((asked("r", state={"m": "x" * 300_000}), [RUN, END])))
+    assert aguia("check", path).out == f"{path}: 2 events, nothing to complain about\n"
+
+
+def test_a_run_of_a_recorder_that_was_cut_off(tmp_path: Path) -> None:
+    """RUN-11: also where its writer was killed in the middle of a line."""
+    path = tmp_path / "runs.jsonl"
+    whole = recorder_lines((None, [RUN, UNNAMED]), (asked("r"), [RUN, END]))
+    path.write_bytes(recorder_lines((asked("r"), [RUN])) + whole + b'{"at": 2, "event": {"ty')
+    done = aguia("check", path, "--rule", "RUN")
+    assert done.code == 1
+    assert "run 1: 2 errors, 0 warnings in 3 events" in done.out
+    assert "error RUN-4  event 1, line 3 RUN_STARTED" in done.out
+    assert "error RUN-11  event 2, line 4" in done.out
+    assert "run 2: 2 events, nothing to complain about" in done.out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"type": "RUN_STARTED"}\n', "line 4 is no line of a recorder: expected an object"),
+        (b"hello\n", "line 4 is no line of a recorder: "),
+        (b'{"at": 1, "input": {"threadId": 5}}\n', "the input of its run in line 4 is none"),
+    ],
+)
+def test_a_line_that_is_none_of_a_recorder_is_said(tmp_path: Path, line: bytes, words: str) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(recorder_lines((asked("r"), [RUN, END])) + line)
+    done = aguia("check", path)
+    assert done.code == 2
+    assert words in done.out
+    assert "STREAM" not in done.out
+    empty = aguia("check", "-", "--format", "recorder", input=b"\n")
+    assert "it holds no run" in empty.out
+
+
+def test_a_saved_conversation_is_no_stream(tmp_path: Path) -> None:
+    path = tmp_path / "talk.json"
+    saved: Json = {"threadId": "t", "messages": [], "state": None, "interrupts": []}
+    path.write_text(json.dumps(saved, indent=2))
+    done = aguia("check", path)
+    assert done.code == 2
+    assert "it is a conversation, as /save in `aguia chat`" in done.out
+
+
+def test_the_runs_of_a_recorder_can_be_asserted_to_be_right() -> None:
+    good = (asked("r"), [RUN, END])
+    assert_conformant(recorder_lines(good, good))
+    with pytest.raises(AssertionError, match="run 2 breaks the protocol:\nerror STREAM-1 event 1"):
+        assert_conformant(recorder_lines(good, (asked("r"), [RUN, STRAY, STRAY_END, END])))

@@ -152,21 +152,27 @@ def check(
     source: Annotated[
         list[str],
         typer.Argument(
-            help="Recordings (JSON Lines, a JSON array, server-sent events, a binary body; also"
-            " gzipped), - for the standard input, or URLs of agents, which are asked to run once.",
+            help="Recordings (what `aguia record` writes, JSON Lines, a JSON array, server-sent"
+            " events, a binary body; also gzipped), - for the standard input, or URLs of agents,"
+            " which are asked to run once.",
             show_default=False,
         ),
     ],
     format: Annotated[
         str,
-        typer.Option(help="Of the recordings: auto (found out), jsonl, json, sse or protobuf."),
+        typer.Option(
+            help="Of the recordings: auto (found out), recorder, jsonl, json, sse or protobuf."
+        ),
     ] = "auto",
     output: Annotated[
         str, typer.Option("--output", "-o", help="How to print: text, json, sarif or junit.")
     ] = "text",
     input: Annotated[
         Path | None,
-        typer.Option(help="The run input that the streams answer, as JSON.", show_default=False),
+        typer.Option(
+            help="The run input that the streams answer, as JSON; `aguia record` keeps it.",
+            show_default=False,
+        ),
     ] = None,
     message: Annotated[
         str | None,

@@ -5,10 +5,11 @@
 
 import json
 import sys
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import anyio
 import httpx
@@ -31,14 +32,14 @@ from aguia.protocol.pointers import steps_of
 from aguia.protocol.rules import RULES, Rule, rule
 from aguia.testing.checker import Checker
 from aguia.testing.findings import Finding, explain, page_of
-from aguia.testing.recordings import FORMATS, Format, read_blocks
+from aguia.testing.recorded import RecordingChecker
+from aguia.testing.recordings import FORMATS, Format, UnknownFormat, read_blocks
 from aguia.testing.report import (
     Report,
     as_json,
     as_junit,
     as_sarif,
     baseline_of,
-    check_blocks,
     matches,
     parse_baseline,
     report_of,
@@ -106,8 +107,7 @@ def _check(sources: Sequence[str], options: Options) -> int:
         except ValueError as error:
             raise UsageError(str(error)) from None
     reports = []
-    for source in sources:
-        report = _report(source, options, given)
+    for report in (each for source in sources for each in _reports(source, options, given)):
         kept = [
             finding
             for finding in report.findings
@@ -135,7 +135,7 @@ def _check(sources: Sequence[str], options: Options) -> int:
             _print_text(reports, options.max_warnings if too_many else None)
     for report in reports:
         if report.unreadable and options.output != "text":
-            name, why = one_line(report.source), one_line(report.unreadable, 1000)
+            name, why = one_line(report.name), one_line(report.unreadable, 1000)
             sys.stderr.write(f"aguia: {name}: {why}\n")
     if any(report.unreadable for report in reports):
         return 2
@@ -182,24 +182,41 @@ def _read_baseline(path: Path) -> Any:
 # Sources
 
 
-def _report(source: str, options: Options, given: RunAgentInput | None) -> Report:
+def _reports(source: str, options: Options, given: RunAgentInput | None) -> list[Report]:
+    """A report for each stream of a source."""
     if source.lower().startswith(("http://", "https://")):
-        return anyio.run(_live, source, options, given)
+        return [anyio.run(_live, source, options, given)]
     format: Format | None = None if options.format == "auto" else options.format  # type: ignore[assignment]
     try:
-        checker = Checker(given, format=format, peer_version=options.peer_version, context=CONTEXT)
+        checker = RecordingChecker(
+            source, given, format=format, peer_version=options.peer_version, context=CONTEXT
+        )
         if source == "-":
-            return check_blocks(source, read_blocks(sys.stdin.buffer), checker)
+            return _recorded(sys.stdin.buffer, checker)
         if Path(source).is_dir():
-            return Report(source, unreadable="it is a folder; name the recordings in it")
+            return [Report(source, unreadable="it is a folder; name the recordings in it")]
         with open(source, "rb") as file:
-            return check_blocks(source, read_blocks(file), checker)
+            return _recorded(file, checker)
     except OSError as error:
-        return Report(source, unreadable=error.strerror or str(error))
-    except ValueError as error:
-        return Report(source, unreadable=str(error))
-    except ImportError as error:
-        return Report(source, unreadable=str(error))
+        return [Report(source, unreadable=error.strerror or str(error))]
+    except (ValueError, ImportError) as error:
+        return [Report(source, unreadable=str(error))]
+
+
+def _recorded(file: BinaryIO, checker: RecordingChecker) -> list[Report]:
+    """What a file holds, as far as it can be read."""
+    why = ""
+    try:
+        for block in read_blocks(file):
+            checker.receive(block)
+        checker.end()
+    except UnknownFormat as error:
+        why = str(error)
+    except (EOFError, zlib.error) as error:
+        why = f"the compressed data is broken: {error}"
+    except OSError as error:
+        why = error.strerror or str(error)
+    return checker.reports(why)
 
 
 async def _live(url: str, options: Options, given: RunAgentInput | None) -> Report:
@@ -261,7 +278,9 @@ def _print_text(reports: Sequence[Report], allowed: int | None) -> None:
 
 
 def _print_report(console: Console, report: Report) -> None:
-    name = "standard input" if report.source == "-" else one_line(report.source)
+    name = one_line(report.name)
+    if report.source == "-":
+        name = f"standard input{name.removeprefix('-')}"
     if report.unreadable:
         _line(console, f"{name}: can't be read: {one_line(report.unreadable, 1000)}", "error")
         if not report.findings:

@@ -13,7 +13,8 @@ from aguia.protocol.events import Event
 from aguia.protocol.input import RunAgentInput
 from aguia.testing.checker import Checker
 from aguia.testing.comparison import differences, same, show
-from aguia.testing.report import as_text, matches
+from aguia.testing.recorded import RecordingChecker
+from aguia.testing.report import Report, as_text, matches, report_of
 
 __all__ = ["assert_conformant", "assert_conversation", "complaint"]
 
@@ -35,7 +36,8 @@ def assert_conformant(
 
     Args:
         events: the stream: events, typed or as plain JSON, or the bytes of a body or recording.
-        input: the run input that it answers.
+            Of a recording that holds several runs, each is checked.
+        input: the run input that it answers, where a recording does not hold it.
         ignore: ids of rules, or of their families, that may be broken.
         warnings: whether warnings count as well, as they should for an agent of your own.
 
@@ -43,23 +45,32 @@ def assert_conformant(
     """
     __tracebackhide__ = True
     if isinstance(events, bytes):
-        checker = Checker(input, format=None)
-        checker.receive(events)
+        recording = RecordingChecker("the stream", input)
+        recording.receive(events)
+        recording.end()
+        reports = recording.reports()
     else:
         checker = Checker(input)
         for event in events:
             checker.receive_event(event)
-    checker.end()
-    said = complaint(checker, ignore=ignore, warnings=warnings)
-    if said:
-        raise AssertionError(f"the stream breaks the protocol:\n{said}")
+        checker.end()
+        reports = [report_of("the stream", checker)]
+    found = [
+        f"{report.name} breaks the protocol:\n{said}"
+        for report in reports
+        if (said := report.unreadable or complaint(report, ignore=ignore, warnings=warnings))
+    ]
+    if found:
+        raise AssertionError("\n".join(found))
 
 
-def complaint(checker: Checker, *, ignore: Iterable[str] = (), warnings: bool = False) -> str:
+def complaint(
+    checker: Checker | Report, *, ignore: Iterable[str] = (), warnings: bool = False
+) -> str:
     """What a checker has found so far, in words; "" if nothing of it counts.
 
     Args:
-        checker: of a stream.
+        checker: of a stream, or the report on one.
         ignore: as for `assert_conformant`.
         warnings: as well.
     """

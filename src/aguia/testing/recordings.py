@@ -3,6 +3,9 @@
 A recording is what somebody kept of a stream: JSON Lines, a JSON array (or objects one after
 another, over several lines), a capture of server-sent events, or a body of the binary binding;
 any of them compressed with gzip. Splitting takes as much memory as the largest event.
+
+What `aguia record` and `aguia.middleware.Recorder` write is no stream, but runs with their inputs;
+`aguia.testing.recorded` tells them apart.
 """
 
 import json
@@ -17,18 +20,33 @@ from aguia.codec.frames import FrameDecoder
 from aguia.codec.sse import MAX_FRAME, SseDecoder
 from aguia.protocol.errors import DecodeError
 
-__all__ = ["FORMATS", "Format", "Frame", "Splitter", "UnknownFormat", "read_blocks", "sniff"]
+__all__ = [
+    "FORMATS",
+    "HEAD",
+    "Format",
+    "Frame",
+    "Lines",
+    "Splitter",
+    "UnknownFormat",
+    "read_blocks",
+    "sniff",
+]
 
-Format: TypeAlias = Literal["sse", "jsonl", "json", "protobuf"]
+Format: TypeAlias = Literal["sse", "jsonl", "json", "protobuf", "recorder"]
+"""How a recording is written; `recorder` is runs with their inputs, line by line."""
 
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
-_HEAD: Final = 64 * 1024
+HEAD: Final = 64 * 1024
 """How many bytes are looked at to find out the format."""
 
 _BLOCK: Final = 64 * 1024
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _BOM: Final = b"\xef\xbb\xbf"
+_RECORDED: Final = re.compile(
+    rb'\{[ \t]*"at"[ \t]*:[ \t]*[-+.\deE]+[ \t]*,[ \t]*"(?:input|event)"[ \t]*:'
+)
+_SAVED: Final = re.compile(rb'\{\s*"threadId"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"messages"\s*:')
 _SSE_LINE: Final = re.compile(rb"(?:data|event|id|retry)(?::|\r?\n)|:")
 
 
@@ -51,6 +69,10 @@ def sniff(head: bytes) -> Format | None:
     if text[:1] == b"[":
         return "json"
     if text[:1] == b"{":
+        if _SAVED.match(text) or not text[1:].strip():
+            return None
+        if _RECORDED.match(text):
+            return "recorder"  # also where its first line, which holds the input, is a long one
         line, newline, _ = text.partition(b"\n")
         try:
             json.loads(line)
@@ -116,7 +138,7 @@ class Splitter:
             self._head += data
             if self.format is None:
                 decided = sniff(self._head) if b"\n" in self._head else None
-                if decided is None and len(self._head) < _HEAD:
+                if decided is None and len(self._head) < HEAD:
                     return
             data = self._begin()
         assert self._cut is not None
@@ -151,11 +173,16 @@ class Splitter:
             case "sse":
                 self._cut = _Sse(self._max_frame)
             case "jsonl":
-                self._cut = _Lines(self._max_frame)
+                self._cut = Lines(self._max_frame)
             case "json":
                 self._cut = _Values(self._max_frame)
             case "protobuf":
                 self._cut = _Binary(self._max_frame)
+            case "recorder":
+                raise UnknownFormat(
+                    "it holds runs with their inputs, as `aguia record` writes them, and is not "
+                    "one stream; `aguia check` checks each of them"
+                )
             case _:
                 raise UnknownFormat(_unknown(data))
         return data
@@ -165,6 +192,11 @@ def _unknown(data: bytes) -> str:
     start = data[:24].decode("utf-8", "replace")
     if start.startswith("HTTP/"):
         return "it begins with the headers of an HTTP response; record the body alone"
+    if _SAVED.match(data.removeprefix(_BOM).lstrip()):
+        return (
+            "it is a conversation, as /save in `aguia chat` and `Agent.history` keep it, and no "
+            "stream of events; `aguia chat --load` goes on with it"
+        )
     return (
         f"it begins with {start!r}, which is no JSON Lines, JSON array, server-sent events or "
         "binary body"
@@ -206,18 +238,20 @@ class _Sse:
         return Frame(rest, self._first) if rest is not None else None
 
 
-class _Lines:
+class Lines:
     """One JSON text a line; empty lines count for nothing."""
 
     broken_off = False
 
     def __init__(self, max_frame: int) -> None:
+        """`max_frame` is the longest line, in bytes."""
         self._max_frame = max_frame
         self._parts: list[bytes] = []
         self._held = 0
         self._line = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
+        """Take the next bytes; iterate the lines that they complete."""
         *whole, rest = data.split(b"\n")
         for piece in whole:
             self._line += 1
@@ -233,6 +267,7 @@ class _Lines:
             _check_size(self._held, self._max_frame)
 
     def end(self) -> Frame | None:
+        """The last line, if no line end follows it."""
         self._line += 1
         return self._frame(b"".join(self._parts))
 
@@ -353,7 +388,7 @@ class _Binary:
         return self._decoder.broken_off
 
 
-_Cut: TypeAlias = _Sse | _Lines | _Values | _Binary
+_Cut: TypeAlias = _Sse | Lines | _Values | _Binary
 
 
 def _check_size(held: int, max_frame: int) -> None:

@@ -5,7 +5,6 @@ list of findings that are known already.
 """
 
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from aguia.protocol.rules import RULES, Rule
 from aguia.testing.checker import Checker
 from aguia.testing.findings import Finding, page_of
 from aguia.testing.junit import suite_of
-from aguia.testing.recordings import Format, UnknownFormat
+from aguia.testing.recordings import Format
 
 __all__ = [
     "Report",
@@ -28,7 +27,6 @@ __all__ = [
     "as_sarif",
     "as_text",
     "baseline_of",
-    "check_blocks",
     "matches",
     "parse_baseline",
     "report_of",
@@ -48,6 +46,7 @@ class Report:
 
     Attributes:
         source: the name of the stream: a path, a URL without what may be secret in it, `-`.
+        run: the number of the run in the source, counted from 1, where that holds several.
         findings: in the order of the stream.
         events: how many events the stream has.
         format: of the recording, or None where there was none to tell.
@@ -65,6 +64,12 @@ class Report:
     known: int = 0
     unreadable: str = ""
     excerpts: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    run: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The source and, where it holds several, the run."""
+        return self.source if self.run is None else f"{self.source}, run {self.run}"
 
     @property
     def errors(self) -> int:
@@ -75,22 +80,6 @@ class Report:
     def warnings(self) -> int:
         """How many different warnings were found."""
         return len(self.findings) - self.errors
-
-
-def check_blocks(source: str, blocks: Iterable[bytes], checker: Checker) -> Report:
-    """Send a recording through a checker, and report; what can't be read is in the report."""
-    why = ""
-    try:
-        for block in blocks:
-            checker.receive(block)
-        checker.end()
-    except UnknownFormat as error:
-        why = str(error)
-    except (EOFError, zlib.error) as error:
-        why = f"the compressed data is broken: {error}"
-    except OSError as error:
-        why = error.strerror or str(error)
-    return report_of(source, checker, why)
 
 
 def report_of(source: str, checker: Checker, unreadable: str = "") -> Report:
@@ -206,6 +195,7 @@ def as_json(reports: Sequence[Report], version: str) -> str:
         "sources": [
             {
                 "source": report.source,
+                **({"run": report.run} if report.run is not None else {}),
                 "format": report.format,
                 "events": report.events,
                 "errors": report.errors,
@@ -249,7 +239,7 @@ def as_sarif(reports: Sequence[Report], version: str) -> str:
         _sarif_result(report, finding, numbers) for report in reports for finding in report.findings
     ]
     notifications = [
-        {"level": "error", "message": {"text": printable(f"{report.source}: {report.unreadable}")}}
+        {"level": "error", "message": {"text": printable(f"{report.name}: {report.unreadable}")}}
         for report in reports
         if report.unreadable
     ]
@@ -300,7 +290,8 @@ def _sarif_result(report: Report, finding: Finding, numbers: dict[str, int]) -> 
         physical["region"] = {"startLine": finding.line}
     location: dict[str, Any] = {"physicalLocation": physical}
     if finding.index is not None:
-        name = f"events/{finding.index}{finding.path or ''}"
+        run = "" if report.run is None else f"runs/{report.run}/"
+        name = f"{run}events/{finding.index}{finding.path or ''}"
         location["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "element"}]
     hint = f" {finding.hint}" if finding.hint else ""
     text = f"{finding.message}. Expected: {finding.expected}.{hint}"
@@ -338,7 +329,7 @@ def as_junit(reports: Sequence[Report], *, warnings_fail: bool = False) -> str:
     """
     cases = []
     for report in reports:
-        case = ElementTree.Element("testcase", classname="aguia.check", name=_xml(report.source))
+        case = ElementTree.Element("testcase", classname="aguia.check", name=_xml(report.name))
         lines = "\n".join(as_text(finding) for finding in report.findings)
         if report.unreadable:
             ElementTree.SubElement(case, "error", message=_xml(report.unreadable))
