@@ -1,6 +1,7 @@
 """The ASGI application: where it is found, what it refuses, and how it streams."""
 
 import asyncio
+import functools
 import json
 import logging
 import time
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Message
 from aguia import RunFinishedEvent
 from aguia.protocol.capabilities import AgentCapabilities, IdentityCapabilities
 from aguia.protocol.outcomes import RunFinishedCancelledOutcome
-from aguia.server import AgentApp, Agents, Run
+from aguia.server import AgentApp, Agents, InProcess, Run
 from support_asgi import Connection, call, input_body
 from support_runs import no_task_left
 
@@ -792,3 +793,18 @@ async def test_a_hostile_input_does_not_fill_the_log(caplog: pytest.LogCaptureFi
     told = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 21
     assert "more of the run input" in told[-1].getMessage()
+
+
+async def no_parameter() -> None: ...
+
+
+async def asgi(scope: Any, receive: Any, send: Any) -> None: ...
+
+
+@pytest.mark.parametrize("agent", [no_parameter, asgi])
+async def test_what_no_run_can_call_is_refused_at_once(agent: Any) -> None:
+    for made in (AgentApp, InProcess):
+        with pytest.raises(TypeError, match="can't be called with one argument"):
+            made(agent)
+    app = AgentApp(functools.partial(asgi, receive=None, send=None))
+    assert app.running == 0

@@ -500,6 +500,9 @@ def test_one_rule_and_a_family_are_printed_with_their_page() -> None:
     assert "USE-1" in family
     assert "USE-2" in family
     assert "the specification is silent" in aguia("rules", "CONV-1").out
+    several = aguia("rules", "chunk-7", "USE").out
+    assert "USE-1" in several
+    assert "CHUNK-7 " in several
 
 
 def test_an_unknown_rule_is_answered_with_those_there_are() -> None:

@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -27,6 +28,9 @@ import pytest
 from aguia import PROTOCOL_VERSION, __version__
 from aguia.cli import main
 from aguia.cli.answers import WrongAnswer, answer_from, decision, how_to_answer
+from aguia.cli.failures import explain
+from aguia.cli.serve import load
+from aguia.protocol.errors import ConnectionFailed
 from aguia.protocol.outcomes import Interrupt
 from aguia.protocol.schema import json_schema
 
@@ -227,6 +231,19 @@ def url(agents: Path) -> Iterator[str]:
 # -- the command itself ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["", "serve", "chat", "check", "rules", "probe", "record", "replay", "corpus", "corpus run"],
+)
+def test_help_is_written_for_people(command: str) -> None:
+    """Nothing of it is cut, and no type or name of the code's own is in it."""
+    done = aguia(*command.split(), "--help")
+    assert done.returncode == 0
+    assert not re.search(r"<\w+|\{\w+|\[\[", done.stdout), done.stdout
+    listed = done.stdout.partition("Commands:")[2]
+    assert "..." not in listed
+
+
 def test_version_and_help() -> None:
     asked = process("--version")
     assert (asked.returncode, asked.stderr) == (0, "")
@@ -292,6 +309,11 @@ def test_starting_up_loads_no_server_client_or_renderer() -> None:
         ("agents:number", 2, "is an int"),
         ("agents:Methods", 2, "'agents:Methods' is a class; name a function that takes a Run"),
         ("agents:AgentApp", 2, "'agents:AgentApp' is a class"),
+        (
+            "odd:nothing",
+            2,
+            "takes a Run, and nothing() can't be called with one argument: too many",
+        ),
         ("agents.py:agent", 2, "leave out .py: an agent is named as a module, agents:agent"),
         ("agents.py", 2, "leave out .py"),
         ("agents", 0, ""),
@@ -305,6 +327,7 @@ def test_what_cannot_be_served_is_said_in_one_line(
     agents: Path, name: str, code: int, words: str
 ) -> None:
     (agents / "broken.py").write_text("\n1 / 0\n")
+    (agents / "odd.py").write_text("async def nothing(): ...\n")
     (agents / "crooked.py").write_text("def (:\n")
     (agents / "needy.py").write_text("import not_installed\n")
     if code == 0:
@@ -370,6 +393,23 @@ def test_a_foreign_address_is_one_line(tmp_path: Path, host: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_plain_function_is_served_with_a_word_of_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "plain_agents.py").write_text(
+        "def plain(run): return 'hi'\ndef told(run) -> 'Awaitable[None]': ...\n"
+        "def generator(run): yield {}\nasync def agent(run): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    load("plain_agents:plain")
+    assert capsys.readouterr().err.startswith(
+        "aguia: mind that 'plain_agents:plain' is neither async nor a generator: "
+    )
+    for name in ("told", "generator", "agent"):
+        load(f"plain_agents:{name}")
+    assert capsys.readouterr().err == ""
+
+
 @posix
 def test_ctrl_c_ends_the_server_with_0_and_without_a_traceback(agents: Path) -> None:
     with serving("agents:agent", cwd=agents) as (url, process):
@@ -384,9 +424,10 @@ def test_ctrl_c_ends_the_server_with_0_and_without_a_traceback(agents: Path) -> 
         assert client.stdout is not None
         assert client.stdout.read(4) == "tick"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=SECONDS)
+        out, err = process.communicate(timeout=SECONDS)
         assert process.returncode == 0
         assert err == ""
+        assert out.endswith("Waiting for 1 run to end; Ctrl-C once more does not wait.\n")
         _, err = client.communicate(timeout=SECONDS)
         assert client.returncode == 3, "told as cancelled, and so neither success nor failure"
         assert "Traceback" not in err
@@ -754,6 +795,24 @@ def test_nobody_there_is_one_line_and_exit_code_2(free_port: int) -> None:
     # What may be a secret in an address is used and not shown.
     secret = url.replace("://", "://me:password@") + "?key=hidden"
     assert aguia("chat", secret, "x").stderr == done.stderr
+
+
+def test_tls_to_a_server_without_it(url: str) -> None:
+    done = aguia("chat", url.replace("http://", "https://"), "x")
+    assert done.returncode == 2
+    assert "TLS, the secure connection, fails (" in done.stderr
+    assert done.stderr.endswith("). Does it speak http:// instead?\n")
+
+
+def test_a_certificate_that_nobody_trusts() -> None:
+    untrusted = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED]")
+    untrusted.verify_message = "self-signed certificate"
+    failed = ConnectionFailed("no connection")
+    failed.__cause__ = untrusted
+    assert explain(failed, "https://agent.example/?key=hidden") == (
+        "Cannot connect to https://agent.example/: its certificate is not valid (self-signed"
+        " certificate). Whoever runs it has to show one that this machine trusts."
+    )
 
 
 def test_a_host_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -366,6 +366,8 @@ def test_a_form_asks_for_each_field(start: Callable[..., Terminal]) -> None:
     terminal.wait_for("! That is none of the choices")
     terminal.type("/state", ENTER)
     terminal.wait_for("{}")
+    terminal.at_prompt("size>")
+    assert terminal.text.count("! That is none of the choices") == 1
     terminal.type("2", ENTER)
     terminal.wait_for("(integer from 1 to 9; default: 2)")
     terminal.at_prompt("count>")
@@ -460,7 +462,7 @@ def test_a_tool_runs_when_the_person_says_so(
     terminal = start("--tools", "mine.py", columns=120)
     terminal.say("/tools")
     terminal.wait_for("clock: What time it is. (runs without asking: it only reads)")
-    ask = "run note?>"
+    ask = "Run note?"
 
     terminal.say('call note {"text": "one\\u202e", "urgent": true}')
     shown = terminal.at_prompt(ask)
@@ -511,12 +513,26 @@ def test_what_was_typed_before_the_question_consents_to_nothing(
     terminal.say('late note {"text": "one"}')
     terminal.wait_for("It begins")
     terminal.type("y", ENTER)
-    terminal.at_prompt("run note?>")
+    terminal.at_prompt("Run note?")
     terminal.type("n", ENTER)
     terminal.wait_for("└ note: ✗ ")
     terminal.say("/quit")
     assert terminal.ends() == 0
     assert not (tmp_path / "notes.txt").exists()
+
+
+def test_a_question_that_is_loaded_is_put_once(start: Callable[..., Terminal]) -> None:
+    terminal = start()
+    terminal.say("order")
+    terminal.at_prompt("size>")
+    terminal.type("/save order.json", ENTER)
+    terminal.wait_for("Saved 1 message to order.json.")
+    terminal.say("/quit", "size>")
+    assert terminal.ends() == 0
+
+    terminal = start("--load", "order.json")
+    terminal.at_prompt("size>")
+    assert terminal.text.count("What shall it be?") == 1
 
 
 # -- files -----------------------------------------------------------------------------
@@ -533,6 +549,7 @@ def test_files_by_path_and_a_saved_conversation(
     terminal.at_prompt("> /image an eagle.png")
     terminal.type(ENTER)
     terminal.wait_for("You sent [\"image DataSource(value='iVBORw0")
+    assert "with an eagle.png, image, 28 bytes\n" in terminal.text
     terminal.say("look at @notes.md, @nobody")
     terminal.wait_for("document DataSource")
     terminal.say("look at @missing.png")
@@ -542,7 +559,7 @@ def test_files_by_path_and_a_saved_conversation(
     terminal.say("/save talk.json")
     terminal.wait_for("Saved 4 messages to talk.json.")
     terminal.say("/save talk.json")
-    terminal.at_prompt("write over talk.json, yes or no?>")
+    terminal.at_prompt("Write over talk.json, yes or no?")
     terminal.type("n", ENTER)
     terminal.wait_for("Nothing is written.")
     terminal.say("/new")

@@ -106,7 +106,7 @@ def typing(*lines: str | None) -> Callable[[str], Awaitable[str | None]]:
     left = list(lines)
 
     async def ask(label: str) -> str | None:
-        assert label == "run write?"
+        assert label == "Run write?"
         return left.pop(0)
 
     return ask

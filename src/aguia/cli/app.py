@@ -1,9 +1,10 @@
 """The commands and their arguments; each imports what it needs when it is called."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
 __all__ = ["app"]
 
@@ -14,6 +15,26 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class _Command(TyperCommand):
+    """A command whose help names its arguments as people do: URL, and not {URL} <str>."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument):
+                setattr(parameter, "display_type_rich", _nothing)  # noqa: B010
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What stands behind the command's name in the usage."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
+
+
+def _nothing(**_: Any) -> None:
+    return None
 
 
 def _version(wanted: bool) -> None:
@@ -34,7 +55,7 @@ def _aguia(
     """AG-UI 1.0: serve an agent, talk to one, check a stream, see it all at work."""
 
 
-@app.command()
+@app.command(cls=_Command)
 def serve(
     agent: Annotated[
         str | None,
@@ -46,9 +67,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="The port to listen on; 0 takes a free one."
+        ),
     ] = 8000,
     expose_errors: Annotated[
         bool,
@@ -65,14 +91,18 @@ def serve(
     raise typer.Exit(serve(agent, host=host, port=port, expose_errors=expose_errors))
 
 
-@app.command()
+@app.command(cls=_Command)
 def chat(
     url: Annotated[
-        str, typer.Argument(help="Where the agent is, for example http://127.0.0.1:8000/")
+        str,
+        typer.Argument(
+            metavar="URL", help="Where the agent is, for example http://127.0.0.1:8000/"
+        ),
     ],
     message: Annotated[
         list[str] | None,
         typer.Argument(
+            metavar="MESSAGE",
             help="Say this, and leave when it is answered. Without it you get a prompt;"
             " what is piped in is taken line by line.",
             show_default=False,
@@ -139,7 +169,7 @@ def chat(
     raise typer.Exit(chat(url, message=" ".join(message or []), options=options))
 
 
-@app.command()
+@app.command(cls=_Command)
 def demo() -> None:
     """Watch server and client talk about the current folder."""
     from aguia.cli.demo import demo
@@ -147,11 +177,12 @@ def demo() -> None:
     raise typer.Exit(demo())
 
 
-@app.command()
+@app.command(cls=_Command)
 def check(
     source: Annotated[
         list[str],
         typer.Argument(
+            metavar="SOURCE",
             help="Recordings (what `aguia record` writes, JSON Lines, a JSON array, server-sent"
             " events, a binary body; also gzipped), - for the standard input, or URLs of agents,"
             " which are asked to run once.",
@@ -161,22 +192,31 @@ def check(
     format: Annotated[
         str,
         typer.Option(
-            help="Of the recordings: auto (found out), recorder, jsonl, json, sse or protobuf."
+            metavar="FORMAT",
+            help="Of the recordings: auto (found out), recorder, jsonl, json, sse or protobuf.",
         ),
     ] = "auto",
     output: Annotated[
-        str, typer.Option("--output", "-o", help="How to print: text, json, sarif or junit.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FORMAT", help="How to print: text, json, sarif or junit."
+        ),
     ] = "text",
     input: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="The run input that the streams answer, as JSON; `aguia record` keeps it.",
             show_default=False,
         ),
     ] = None,
     message: Annotated[
         str | None,
-        typer.Option(help="What to say to an agent, in place of an input.", show_default=False),
+        typer.Option(
+            metavar="TEXT",
+            help="What to say to an agent, in place of an input.",
+            show_default=False,
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -191,6 +231,7 @@ def check(
     peer_version: Annotated[
         str | None,
         typer.Option(
+            metavar="VERSION",
             help="The version of a producer that is known to be old, as 0.0.57.",
             show_default=False,
         ),
@@ -213,18 +254,27 @@ def check(
     ] = None,
     max_warnings: Annotated[
         int | None,
-        typer.Option(min=0, help="Fail with more warnings than these in all.", show_default=False),
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Fail with more warnings than these in all.",
+            show_default=False,
+        ),
     ] = None,
     baseline: Annotated[
         Path | None,
-        typer.Option(help="A file of findings that are known already.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="A file of findings that are known already.", show_default=False
+        ),
     ] = None,
     write_baseline: Annotated[
         Path | None,
-        typer.Option(help="Write what is found to such a file.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="Write what is found to such a file.", show_default=False
+        ),
     ] = None,
 ) -> None:
-    """Find what is wrong with a stream of events, where, and by which rule.
+    """Find what is wrong with a stream, where, and by which rule.
 
     Exit codes: 0 nothing is wrong; 1 errors, or more warnings than allowed; 2 wrong usage, or a
     source that can't be read.
@@ -247,22 +297,24 @@ def check(
     raise typer.Exit(check(source, options))
 
 
-@app.command()
+@app.command(cls=_Command)
 def rules(
     rule: Annotated[
-        str | None,
+        list[str] | None,
         typer.Argument(
-            metavar="[ID]",
-            help="A rule, as CHUNK-7, or a family of rules, as CHUNK; by default all of them.",
+            metavar="ID",
+            help="Rules, as CHUNK-7, or families of rules, as CHUNK; by default all of them.",
             show_default=False,
         ),
     ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="text or json.")
+    ] = "text",
 ) -> None:
     """Print the rules of the protocol that errors and findings name."""
     from aguia.cli.check import rules
 
-    raise typer.Exit(rules(rule, output=output))
+    raise typer.Exit(rules(rule or (), output=output))
 
 
 def _probe_list(wanted: bool) -> None:
@@ -273,12 +325,18 @@ def _probe_list(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
+@app.command(cls=_Command)
 def probe(
-    url: Annotated[str, typer.Argument(help="Where the agent is.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where the agent is.")],
     message: Annotated[
         str | None,
-        typer.Option("--message", "-m", help="What makes the agent answer.", show_default=False),
+        typer.Option(
+            "--message",
+            "-m",
+            metavar="TEXT",
+            help="What makes the agent answer.",
+            show_default=False,
+        ),
     ] = None,
     tool: Annotated[
         str | None,
@@ -287,10 +345,12 @@ def probe(
         ),
     ] = None,
     tool_message: Annotated[
-        str | None, typer.Option(help="What makes it call that tool.", show_default=False)
+        str | None,
+        typer.Option(metavar="TEXT", help="What makes it call that tool.", show_default=False),
     ] = None,
     interrupt_message: Annotated[
-        str | None, typer.Option(help="What makes it stop and ask.", show_default=False)
+        str | None,
+        typer.Option(metavar="TEXT", help="What makes it stop and ask.", show_default=False),
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -314,13 +374,19 @@ def probe(
         list[str] | None,
         typer.Option(metavar="NAME", help="Leave these out; repeatable.", show_default=False),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that one probe may take.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="Seconds that one probe may take.")
+    ] = 30.0,
     idle: Annotated[
-        float, typer.Option(min=0, help="Seconds for which an idle client reads nothing.")
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="Seconds for which an idle client reads nothing."
+        ),
     ] = 2.0,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     junit: Annotated[
-        Path | None, typer.Option(help="Write JUnit XML there too.", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="Write JUnit XML there too.", show_default=False),
     ] = None,
     evidence: Annotated[
         Path | None,
@@ -336,10 +402,11 @@ def probe(
         typer.Option("--list", help="List the probes.", callback=_probe_list, is_eager=True),
     ] = False,
 ) -> None:
-    """Talk to a server and judge what it does: plain, odd and malformed inputs, tools, versions.
+    """Talk to a server and judge what it does.
 
-    The agent is run a few dozen times. It only does what its messages lead it to do; with
-    --tool-message and --interrupt-message choose what may happen.
+    It gets plain, odd and malformed inputs, tools and versions; the agent is run a few dozen times.
+    It only does what its messages lead it to do; with --tool-message and --interrupt-message
+    choose what may happen.
 
     Exit codes: 0 no probe failed; 1 one did; 2 wrong usage, or nothing to probe at the URL.
     """
@@ -367,22 +434,27 @@ def probe(
     raise typer.Exit(probe(url, options))
 
 
-@app.command()
+@app.command(cls=_Command)
 def record(
-    url: Annotated[str, typer.Argument(help="Where the agent is.")],
-    file: Annotated[str, typer.Argument(help="Where to write the recording; - for the output.")],
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where the agent is.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Where to write the recording; - for the output.")
+    ],
     message: Annotated[
         list[str] | None,
         typer.Option(
             "--message",
             "-m",
+            metavar="TEXT",
             help="What to say; repeatable, for several runs of one thread.",
             show_default=False,
         ),
     ] = None,
     input: Annotated[
         Path | None,
-        typer.Option(help="A run input as JSON, sent before any message.", show_default=False),
+        typer.Option(
+            metavar="FILE", help="A run input as JSON, sent before any message.", show_default=False
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
@@ -399,12 +471,14 @@ def record(
     ] = False,
     append: Annotated[bool, typer.Option("--append", help="Add to what the file holds.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a run may take.")] = 600.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Seconds that a run may take.")
+    ] = 600.0,
 ) -> None:
-    """Call an agent and keep what comes and when, for replay, check and tests.
+    """Call an agent and keep what comes, and when.
 
-    The recording is JSON Lines: the input and each event with its time. What breaks the rules is
-    recorded like anything else.
+    That is for replay, check and tests. The recording is JSON Lines: the input and each event with
+    its time. What breaks the rules is recorded like anything else.
 
     Exit codes: 0 the last run succeeded; 1 it failed, broke a rule, broke off or was refused; 2
     wrong usage, or nothing answers at the URL; 3 it was cancelled, or asks for an answer; 130
@@ -434,18 +508,24 @@ def _fault_list(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command()
+@app.command(cls=_Command)
 def replay(
     file: Annotated[
         Path,
         typer.Argument(
+            metavar="FILE",
             help="A recording: JSON Lines, a JSON array of events or server-sent events, also"
-            " gzipped."
+            " gzipped.",
         ),
     ],
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="HOST", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes a free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="The port to listen on; 0 takes a free one."
+        ),
     ] = 8000,
     pace: Annotated[
         str,
@@ -465,7 +545,7 @@ def replay(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Decides what a fault without a number leaves open.")
+        int, typer.Option(metavar="N", help="Decides what a fault without a number leaves open.")
     ] = 0,
     keep_ids: Annotated[
         bool,
@@ -496,7 +576,7 @@ def replay(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(cls=_Command)
 def schema() -> None:
     """Print the JSON Schema of the protocol."""
     import json
@@ -531,11 +611,13 @@ _Rules = Annotated[
 ]
 
 
-@corpus.command("list")
+@corpus.command("list", cls=_Command)
 def list_cases(
     case: _Names = None,
     rule: _Rules = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="text or json.")
+    ] = "text",
 ) -> None:
     """Print the cases: names, what becomes of the stream, rules."""
     from aguia.cli.corpus import Options, list_cases
@@ -543,9 +625,11 @@ def list_cases(
     raise typer.Exit(list_cases(Options(case or (), rule or (), output)))
 
 
-@corpus.command()
+@corpus.command(cls=_Command)
 def export(
-    folder: Annotated[Path, typer.Argument(help="Where to; it is made if it isn't there.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to; it is made if it isn't there.")
+    ],
     case: _Names = None,
     rule: _Rules = None,
 ) -> None:
@@ -555,12 +639,12 @@ def export(
     raise typer.Exit(export(folder, Options(case or (), rule or ())))
 
 
-@corpus.command(context_settings={"allow_interspersed_args": False})
+@corpus.command(cls=_Command, context_settings={"allow_interspersed_args": False})
 def run(
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="COMMAND...",
+            metavar="COMMAND",
             help="What starts the client: a program that answers lines of JSON on its standard"
             " input with lines on its standard output, as docs/corpus.md describes them. For"
             " example: aguia corpus run -- node adapter.mjs",
@@ -570,13 +654,17 @@ def run(
     case: _Names = None,
     rule: _Rules = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="How to print: text, json or junit.")
+        str,
+        typer.Option("--output", "-o", metavar="FORMAT", help="How to print: text, json or junit."),
     ] = "text",
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for each case.")] = 10.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, metavar="SECONDS", help="Seconds for each case.")
+    ] = 10.0,
     split: Annotated[
         int | None,
         typer.Option(
             min=1,
+            metavar="BYTES",
             help="Cut the streams into pieces of so many bytes; by default one for each event.",
             show_default=False,
         ),
@@ -584,6 +672,7 @@ def run(
     known: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="A file of cases that the client is known to fail: an object of JSON from the"
             " name of each to the reason.",
             show_default=False,

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -28,7 +28,7 @@ from aguia.cli.failures import (
     UNREACHABLE,
     explain,
 )
-from aguia.cli.files import attached, with_files
+from aguia.cli.files import attached, described, with_files
 from aguia.cli.forms import Field, Form
 from aguia.cli.inputs import declined
 from aguia.cli.render import Renderer
@@ -287,6 +287,7 @@ class Session:
             self.renderer.note(f"Going on with {held}; /messages shows them.")
         for question in self._agent.interrupts:
             self.renderer.question(question)
+        self._question_shown = len(self._agent.interrupts) == 1
 
     def piped(self, lines: TextIO) -> int:
         """Takes each line as a message; the worst exit code of them."""
@@ -437,7 +438,7 @@ class Session:
                 if self._editor is None:
                     self.renderer.note(f"{one_line(name)} is there already; nothing is written.")
                     return
-                label = f"write over {one_line(name, 30)}, yes or no?"
+                label = f"Write over {one_line(name, 30)}, yes or no?"
                 try:
                     typed = self._runner.run(self._editor.answer(label))
                 except (Interrupted, Left):
@@ -456,9 +457,11 @@ class Session:
     # -- one run -----------------------------------------------------------------------
 
     def _send(self, content: str | Sequence[ContentPart]) -> int:
-        said = UserMessage(
-            id=str(uuid4()), content=content if isinstance(content, str) else list(content)
-        )
+        if not isinstance(content, str):
+            content = list(content)
+            along = [described(part) for part in content if not isinstance(part, TextPart)]
+            self.renderer.listing([f"with {words}" for words in along], "aside")
+        said = UserMessage(id=str(uuid4()), content=content)
         return self._run([*self._refusals(), said])
 
     def _run(self, messages: Sequence[Message], resume: Sequence[ResumeEntry] = ()) -> int:
@@ -581,9 +584,12 @@ class Session:
         form = Form(question.response_schema)
         one = decision(question) is not None or (form.field is not None and not form.field.name)
         self.renderer.note(how_to_answer(question) if one else FIELD_BY_FIELD)
+        shown: Field | None = None
         while (field := form.field) is not None:
-            self._show_field(field, expects=not one)
-            one = False
+            # After a command the field is shown again, and its problem is no news any more.
+            again = replace(field, problem="") if field is shown else field
+            self._show_field(again, expects=not one)
+            shown, one = field, False
             self.renderer.before_prompt()
             text = self._runner.run(self._editor.answer(field.label))
             self._interrupted = float("-inf")

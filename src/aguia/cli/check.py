@@ -368,14 +368,14 @@ def _member(text: str, path: str | None) -> tuple[int, int]:
 # The catalogue
 
 
-def rules(name: str | None, *, output: str = "text") -> int:
-    """Prints the catalogue, a family of it or one rule; 0, or 2 when there is no such rule."""
+def rules(names: Sequence[str] = (), *, output: str = "text") -> int:
+    """Prints the catalogue, or rules and families of it; 0, or 2 when there is no such rule."""
     try:
         if output not in ("text", "json"):
             raise UsageError(f"no output '{output}'; there are text, json")
         found = list(RULES.values())
-        if name is not None:
-            wanted = rule_names([name])
+        if names:
+            wanted = rule_names(names)
             found = [known for known in found if known.id in wanted or known.family in wanted]
     except UsageError as error:
         sys.stderr.write(f"aguia: {one_line(str(error), 1000)}\n")
@@ -386,11 +386,11 @@ def rules(name: str | None, *, output: str = "text") -> int:
     console = Console(file=sys.stdout, soft_wrap=True, highlight=False, markup=False, emoji=False)
     family = ""
     for known in found:
-        if name is None and known.family != family:
+        if not names and known.family != family:
             if family:
                 console.print()
             family = known.family
-        _print_rule(console, known, whole=name is not None)
+        _print_rule(console, known, whole=bool(names))
     return 0
 
 

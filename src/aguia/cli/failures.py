@@ -2,6 +2,7 @@
 
 import os
 import socket
+import ssl
 from typing import Final
 
 from aguia.cli.address import shown
@@ -32,7 +33,8 @@ def explain(error: AguiaError, url: str) -> str:
     url = shown(url)
     match error:
         case ConnectionFailed():
-            return f"Cannot connect to {url}: {_reason(error)}. `aguia serve` starts an agent."
+            reason, hint = _reason(error)
+            return f"Cannot connect to {url}: {reason}. {hint}"
         case InputRejected(status=404 | 405 as status):
             return f"No agent listens at {url}: it answers {status} to a POST. Check the path."
         case InputRejected(status=401 | 403 as status):
@@ -57,16 +59,27 @@ def explain(error: AguiaError, url: str) -> str:
     return str(error)
 
 
-def _reason(error: BaseException) -> str:
-    """Why a connection failed, in the words of the system where it said any."""
+_UNTRUSTED: Final = "Whoever runs it has to show one that this machine trusts."
+_NO_TLS: Final = "Does it speak http:// instead?"
+_SERVE: Final = "`aguia serve` starts an agent."
+
+
+def _reason(error: BaseException) -> tuple[str, str]:
+    """Why a connection failed, in the words of the system where it said any, and what helps."""
     reason = str(error)
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):  # one for each address that was tried
             cause = cause.exceptions[0]
+        # Its numbers are those of the TLS library, and say something else to the system.
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not valid ({cause.verify_message.rstrip('.')})", _UNTRUSTED
+        if isinstance(cause, ssl.SSLError):
+            said = (cause.reason or "no reason given").lower().replace("_", " ")
+            return f"TLS, the secure connection, fails ({said})", _NO_TLS
         if isinstance(cause, socket.gaierror):
             reason = f"there is no such host ({cause.strerror})"
         elif isinstance(cause, OSError) and cause.errno:
             reason = os.strerror(cause.errno)
         cause = cause.__cause__ or cause.__context__
-    return reason.rstrip(".")
+    return reason.rstrip("."), _SERVE

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from aguia.cli.safe import one_line
+from aguia.cli.words import size
 from aguia.client import media
-from aguia.protocol.content import ContentPart, TextPart
+from aguia.protocol.content import ContentPart, DataSource, TextPart
 
-__all__ = ["attached", "with_files"]
+__all__ = ["attached", "described", "with_files"]
 
 MENTION: Final = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 """A path behind an @, in quotation marks where it has spaces."""
@@ -39,6 +40,19 @@ def attached(path: str) -> ContentPart:
         except ValueError as error:
             fault = error
     raise ValueError(f"Cannot attach {one_line(path)}: {one_line(str(fault))}") from fault
+
+
+def described(part: ContentPart) -> str:
+    """What goes along, in a few words: `eagle.png, image, 12 KB`."""
+    words: list[str] = [part.type]
+    if isinstance(part, TextPart):
+        return part.type
+    if isinstance(part.metadata, dict) and isinstance(name := part.metadata.get("filename"), str):
+        words.insert(0, one_line(name, 80))
+    if isinstance(part.source, DataSource):
+        value = part.source.value
+        words.append(size(len(value) // 4 * 3 - value[-2:].count("=")))
+    return ", ".join(words)
 
 
 def with_files(text: str) -> str | Sequence[ContentPart]:

@@ -100,7 +100,8 @@ class Editor:
 
     async def answer(self, label: str) -> str:
         """One line that answers a question; `label` stands before it. Raises as `message`."""
-        return await self._answer.prompt_async([("bold", f"{label[:MAX_LABEL]}> ")])
+        mark = " " if label.endswith("?") else "> "
+        return await self._answer.prompt_async([("bold", f"{label[:MAX_LABEL]}{mark}")])
 
     def forget_typed(self) -> None:
         """Forgets what was typed before there was a question that it could answer."""

@@ -2,11 +2,13 @@
 
 import errno
 import importlib
+import inspect
 import logging
 import os
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from aguia.cli.words import plural
 from aguia.server import Agent, AgentApp, Agents, GracefulServer
 
 __all__ = ["StartError", "assistant", "bind", "load", "serve", "server_for", "url_of"]
@@ -66,8 +69,13 @@ def serve(agent: str | None, *, host: str, port: int, expose_errors: bool = Fals
         _say("Ctrl-C ends it.")
         # uvicorn ends in order and then raises the signal again.
         with suppress(KeyboardInterrupt):
-            server_for(agents, local_only=local_only).run(sockets=[listener])
+            server_for(agents, local_only=local_only, on_stop=_waits).run(sockets=[listener])
     return 0
+
+
+def _waits(runs: int) -> None:
+    if runs:
+        _say(f"Waiting for {plural(runs, 'run')} to end; Ctrl-C once more does not wait.")
 
 
 def _say(line: str) -> None:
@@ -121,7 +129,27 @@ def load(name: str, *, expose_errors: bool = False) -> AgentApp | Agents:
         raise _no_agent(
             f"'{name}' is {_kind(value)}; an agent is a function that takes a Run, or an AgentApp"
         )
-    return AgentApp(cast(Agent, value), expose_errors=expose_errors)
+    try:
+        app = AgentApp(cast(Agent, value), expose_errors=expose_errors)
+    except TypeError as error:
+        raise _no_agent(f"'{name}': {error}") from error
+    if _is_plain(value):
+        sys.stderr.write(
+            f"aguia: mind that '{name}' is neither async nor a generator: unless what it returns"
+            " is a coroutine or an iterator of events, every run of it fails\n"
+        )
+    return app
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether this is a function that by itself gives a run nothing to await or to iterate.
+
+    It may still return what another function makes, so that nobody can know before it runs.
+    """
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if not inspect.isfunction(value) or any(is_of(value) for is_of in kinds):
+        return False
+    return inspect.signature(value).return_annotation in (inspect.Signature.empty, None, "None")
 
 
 def _no_agent(message: str) -> StartError:
@@ -231,13 +259,20 @@ def _host_of(origin: str) -> str | None:
         return None
 
 
-def server_for(agents: AgentApp | Agents, *, local_only: bool = False) -> GracefulServer:
+def server_for(
+    agents: AgentApp | Agents,
+    *,
+    local_only: bool = False,
+    on_stop: Callable[[int], None] | None = None,
+) -> GracefulServer:
     """A server that says nothing of its own unless something is wrong.
 
     `local_only` answers only requests that name this machine as their host, and as their origin
     where they have one. Without the first a web page could point a host name of its own at
     127.0.0.1 and read what is served there; without the second any page that this machine shows
     could send a request blindly, and agree to a change that nobody has seen.
+
+    `on_stop` is told how many runs are under way when the server is told to stop.
     """
     allowed = [*LOOPBACK, "[::1]"]
     config = uvicorn.Config(
@@ -249,4 +284,4 @@ def server_for(agents: AgentApp | Agents, *, local_only: bool = False) -> Gracef
         access_log=False,
         ws="none",
     )
-    return GracefulServer(config, agents, grace=GRACE_SECONDS)
+    return GracefulServer(config, agents, grace=GRACE_SECONDS, on_stop=on_stop)

@@ -134,7 +134,7 @@ class Consents:
             "y runs it, a always does in this chat, n refuses, other words say why not"
         )
         while True:
-            typed = await self._ask(f"run {one_line(name, 40)}?")
+            typed = await self._ask(f"Run {one_line(name, 40)}?")
             if typed is None:
                 return False
             match typed.strip().casefold():

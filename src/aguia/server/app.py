@@ -22,7 +22,7 @@ from aguia.codec.negotiation import media_type_of
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import InvalidInput
 from aguia.protocol.events import RunErrorEvent
-from aguia.server.execution import Agent, Execution
+from aguia.server.execution import Agent, Execution, check_agent
 from aguia.server.intake import declaration, read_input
 from aguia.server.writers import Writer, writer_for
 
@@ -126,6 +126,11 @@ class AgentApp:
                 allow_methods=["GET", "POST"],
                 allow_headers=["*"],
             )
+
+    @property
+    def running(self) -> int:
+        """How many runs are under way."""
+        return len(self._runs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
@@ -337,6 +342,11 @@ class Agents:
             for name, agent in agents.items()
         }
 
+    @property
+    def running(self) -> int:
+        """How many runs are under way, of all agents."""
+        return sum(app.running for app in self.apps.values())
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one ASGI connection."""
         if scope["type"] != "http":
@@ -398,8 +408,7 @@ def _check_settings(
     on_disconnect: str,
 ) -> None:
     """Raise for settings with which every request would fail."""
-    if not callable(agent):
-        raise TypeError(f"an agent is a function that takes a Run, not {type(agent).__name__}")
+    check_agent(agent)
     if authenticate is not None and not callable(authenticate):
         raise TypeError(f"authenticate is a function, not {type(authenticate).__name__}")
     if path is not None and not path.startswith("/"):

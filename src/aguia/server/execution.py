@@ -28,7 +28,7 @@ from aguia.server.run import InvalidAnswer, Run
 from aguia.server.speaker import meant_error
 from aguia.server.stream import EventStream
 
-__all__ = ["Agent", "Execution", "run_agent"]
+__all__ = ["Agent", "Execution", "check_agent", "run_agent"]
 
 Agent: TypeAlias = Callable[[Run], Awaitable[Any] | AsyncIterable[Any] | Iterable[Any]]
 """What is served: takes the run and returns a coroutine, or an iterator of events.
@@ -41,6 +41,24 @@ _logger: Final = logging.getLogger("aguia.server")
 
 _GENERIC: Final = "The agent failed. Its log says why."
 _EXHAUSTED: Final[Any] = object()
+
+
+def check_agent(agent: Any) -> None:
+    """Raise `TypeError` for what can be no agent, since no run could ever call it."""
+    if not callable(agent):
+        raise TypeError(f"an agent is a function that takes a Run, not {type(agent).__name__}")
+    try:
+        signature = inspect.signature(agent)
+    except (TypeError, ValueError):
+        return  # of what is written in C there may be nothing to see
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        name = getattr(agent, "__qualname__", type(agent).__name__)
+        raise TypeError(
+            f"an agent is a function that takes a Run, and {name}{signature} can't be called with "
+            f"one argument: {error}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from aguia.codec.json import encode
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import InputRejected, InvalidInput
 from aguia.protocol.input import RunAgentInput
-from aguia.server.execution import Agent, Execution
+from aguia.server.execution import Agent, Execution, check_agent
 from aguia.server.intake import declaration, read_input
 from aguia.server.writers import SseWriter
 
@@ -52,8 +52,7 @@ class InProcess:
         expose_errors: bool = False,
         flatten_for_old_clients: bool = True,
     ) -> None:
-        if not callable(agent):
-            raise TypeError(f"an agent is a function that takes a Run, not {type(agent).__name__}")
+        check_agent(agent)
         if deadline is not None and not deadline > 0:
             raise ValueError(f"deadline is a number of seconds above 0, not {deadline}")
         self._agent = agent

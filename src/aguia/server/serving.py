@@ -6,6 +6,7 @@ their grace time and then end as cancelled, with a terminal event (RUN-10).
 """
 
 import asyncio
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -27,16 +28,23 @@ class GracefulServer(uvicorn.Server):
         config: of uvicorn; its application may wrap or mount the agents.
         agents: whose runs these are.
         grace: seconds that running runs may go on for when the server is told to stop.
+        on_stop: is called when it is, with the number of runs that are under way.
     """
 
     def __init__(
-        self, config: uvicorn.Config, agents: AgentApp | Agents, *, grace: float = 5.0
+        self,
+        config: uvicorn.Config,
+        agents: AgentApp | Agents,
+        *,
+        grace: float = 5.0,
+        on_stop: Callable[[int], None] | None = None,
     ) -> None:
         if config.timeout_graceful_shutdown is None:
             config.timeout_graceful_shutdown = int(grace + _PATIENCE) + 1
         super().__init__(config)
         self._agents = agents
         self._grace = grace
+        self._on_stop = on_stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -59,6 +67,8 @@ class GracefulServer(uvicorn.Server):
 
     def _begin_stopping(self) -> None:
         if self._stopping is None:
+            if self._on_stop is not None:
+                self._on_stop(self._agents.running)
             self._stopping = asyncio.ensure_future(self._agents.shutdown(self._grace))
 
 

@@ -45,7 +45,8 @@ class ScriptedAgent:
         if self._repeat and self._scripts:
             number %= len(self._scripts)
         if number >= len(self._scripts):
-            raise RunError(f"the script has {len(self._scripts)} runs and no more", "script-over")
+            runs = "1 run" if len(self._scripts) == 1 else f"{len(self._scripts)} runs"
+            raise RunError(f"the script has {runs} and no more", "script-over")
         script = self._scripts[number]
         if isinstance(script, BaseException):
             raise script
