@@ -297,6 +297,33 @@ def test_the_command_reports_for_people_and_machines(tmp_path: Path) -> None:
     assert reason.get("message") == "why not"
 
 
+def test_a_client_that_never_answers_is_said_once() -> None:
+    for command in (("-c", "raise SystemExit('no such file')"), ("nosuch.py",)):
+        done = aguia("corpus", "run", "--", sys.executable, *command)
+        assert done.code == 2
+        assert done.out.count("\n") < 10
+        assert done.out.count("no such file" if "-c" in command else "nosuch.py") == 1
+        assert done.err == "aguia: the client gives no reply, and is not asked any more\n"
+    machine = aguia("corpus", "run", "-o", "json", "--", sys.executable, "nosuch.py")
+    assert (machine.code, machine.out) == (2, "")
+    assert "and is not asked any more: the client ended with exit code 2" in machine.err
+
+
+def test_a_client_that_dies_on_the_way_is_said_once(tmp_path: Path) -> None:
+    chosen = [case for case in corpus.cases() if any(r.startswith("ACT-") for r in case.rules)]
+    script = tmp_path / "client.py"
+    script.write_text(
+        CLIENT.replace("NAME", "name")
+        .replace("ACT", "name == FIRST or sys.exit(3)")
+        .replace("FIRST", repr(chosen[0].name))
+    )
+    done = aguia("corpus", "run", "--rule", "ACT", "--", sys.executable, script)
+    assert done.code == 1
+    assert done.out.count("ended with exit code 3") == 1
+    assert done.out.count("not asked: 5 errors one after the other") == 1
+    assert done.out.count("\n") < 12
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

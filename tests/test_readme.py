@@ -7,7 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from aguia import Consumer, HttpAgent, RunAgentInput, RunFinishedInterruptOutcome, UserMessage
+from aguia import (
+    Consumer,
+    ContentPart,
+    DataSource,
+    HttpAgent,
+    ImagePart,
+    RunAgentInput,
+    RunFinishedInterruptOutcome,
+    TextPart,
+    UserMessage,
+)
 from aguia.server import AgentApp, Run, run_agent
 from support import REPOSITORY
 from support_server import serve
@@ -33,10 +43,10 @@ def names(block: str) -> dict[str, Any]:
     return found
 
 
-async def conversation(agent: Any, **settings: Any) -> Any:
+async def conversation(agent: Any, input: RunAgentInput = INPUT, **settings: Any) -> Any:
     warnings: list[Any] = []
-    consumer = Consumer(INPUT, on_warning=warnings.append)
-    async for event in run_agent(agent, INPUT, **settings):
+    consumer = Consumer(input, on_warning=warnings.append)
+    async for event in run_agent(agent, input, **settings):
         list(consumer.receive_event(event))
     list(consumer.end())
     assert not warnings
@@ -47,6 +57,17 @@ async def test_the_server() -> None:
     found = names(SERVER)
     assert isinstance(found["app"], AgentApp)
     thread = await conversation(found["agent"])
+    assert thread.messages[-1].content == "You said: hello"
+
+
+async def test_the_server_is_sent_an_image() -> None:
+    """What is said is the text; the bytes of the image are no words."""
+    parts: list[ContentPart] = [
+        TextPart(text="hello"),
+        ImagePart(source=DataSource(value="AAAA", mime_type="image/png")),
+    ]
+    input = msgspec.structs.replace(INPUT, messages=[UserMessage(id="m", content=parts)])
+    thread = await conversation(names(SERVER)["agent"], input=input)
     assert thread.messages[-1].content == "You said: hello"
 
 

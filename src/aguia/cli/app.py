@@ -682,7 +682,7 @@ def run(
     """Ask a client what becomes of each stream, and compare.
 
     Exit codes: 0 as expected; 1 not so, or no reply; 2 wrong usage, or a client that can't be
-    started.
+    started or gives no reply.
     """
     from aguia.cli.corpus import Options, run
 

@@ -77,7 +77,7 @@ def run(command: Sequence[str], options: Options) -> int:
     """Asks a client about each case, and prints what came of it; the exit code.
 
     0 when it passes what it has not skipped; 1 when it doesn't; 2 when the command was used
-    wrongly, or the client can't be started.
+    wrongly, or the client can't be started or gives no reply.
     """
     try:
         chosen = _chosen(options, OUTPUTS)
@@ -85,7 +85,7 @@ def run(command: Sequence[str], options: Options) -> int:
         console = Console(
             file=sys.stdout, soft_wrap=True, highlight=False, markup=False, emoji=False
         )
-        shown = partial(_print_result, console) if options.output == "text" else None
+        shown = _Shown(console) if options.output == "text" else None
         try:
             results = anyio.run(
                 partial(
@@ -100,6 +100,10 @@ def run(command: Sequence[str], options: Options) -> int:
             )
         except OSError as error:
             raise UsageError(f"can't start {command[0]}: {error.strerror}") from None
+        left = sum(not result.asked for result in results)
+        if left and not any(result.reply for result in results):
+            why = f": {results[0].problems[-1]}" if shown is None else ""
+            raise UsageError(f"the client gives no reply, and is not asked any more{why}")
     except UsageError as error:
         return _wrong(error)
     match options.output:
@@ -150,14 +154,27 @@ def _read_known(path: Path) -> dict[str, str]:
 # For people
 
 
-def _print_result(console: Console, result: CaseResult) -> None:
-    if result.status == "passed":
-        return
+class _Shown:
+    """Prints results as they come; what is wrong with several in a row is said once."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: CaseResult | None = None
+
+    def __call__(self, result: CaseResult) -> None:
+        last, self._last = self._last, result
+        same = last is not None and last.problems == result.problems
+        if result.status == "passed" or (same and not result.asked):
+            return
+        _print_result(self._console, result, briefly=same)
+
+
+def _print_result(console: Console, result: CaseResult, *, briefly: bool) -> None:
     line = Text(f"{result.status:<8}", STYLES[_STYLE[result.status]])
     line.append(result.case.name, STYLES["text"])
     line.append(f"  {', '.join(result.case.rules)}", STYLES["aside"])
     console.print(line)
-    for problem in result.problems:
+    for problem in result.problems if not briefly else ():
         console.print(Text(f"        {one_line(problem, 1000)}"))
 
 

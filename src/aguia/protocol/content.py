@@ -5,6 +5,7 @@ The names that these had before 1.0, `TextInputContent` and the like, still lead
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from msgspec import Meta
@@ -22,6 +23,7 @@ __all__ = [
     "TextPart",
     "UrlSource",
     "VideoPart",
+    "text_of",
 ]
 
 
@@ -99,6 +101,29 @@ class DocumentPart(WireStruct, tag_field="type", tag="document", frozen=True, kw
 
 
 ContentPart: TypeAlias = TextPart | ImagePart | AudioPart | VideoPart | DocumentPart
+
+
+def text_of(content: object) -> str:
+    """The text in the content of a message: all of it, or its text parts, a line for each.
+
+    Takes what any message has as its `content`, typed or as plain JSON; "" where there is no text,
+    as in a message of images alone.
+    """
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
+        return ""  # of an activity, or not there
+    return "\n".join(text for part in content if (text := _text(part)) is not None)
+
+
+def _text(part: object) -> str | None:
+    if isinstance(part, TextPart):
+        return part.text
+    if isinstance(part, dict) and part.get("type") == "text":
+        text = part.get("text")
+        return text if isinstance(text, str) else None
+    return None
+
 
 RENAMED: Final[dict[str, str]] = {
     "InputContent": "ContentPart",

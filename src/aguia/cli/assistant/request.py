@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from aguia.protocol.content import TextPart
+from aguia.protocol.content import text_of
 from aguia.protocol.messages import Message, UserMessage
 
 __all__ = ["MAX_REQUEST", "Request", "last_user_text", "understand"]
@@ -75,9 +75,7 @@ def last_user_text(messages: Sequence[Message]) -> str:
     """
     for message in reversed(messages):
         if isinstance(message, UserMessage):
-            if isinstance(message.content, str):
-                return message.content
-            return "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+            return text_of(message.content)
     return ""
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -46,6 +46,7 @@ class CaseResult:
         problems: what is wrong; or why there is no reply, why it was skipped or is known.
         reply: of the client, or None.
         seconds: how long it took.
+        asked: whether the client was asked at all, and not given up before.
     """
 
     case: Case
@@ -53,6 +54,7 @@ class CaseResult:
     problems: tuple[str, ...] = ()
     reply: dict[str, Any] | None = None
     seconds: float = 0.0
+    asked: bool = True
 
 
 async def run_command(
@@ -86,7 +88,8 @@ async def run_command(
         for case in cases:
             began = time.monotonic()
             if errors >= GIVE_UP:
-                result = _error(case, f"not asked: {GIVE_UP} errors one after the other")
+                why = f"not asked: {GIVE_UP} errors one after the other"
+                result = CaseResult(case, "error", (why,), asked=False)
             else:
                 result = await _ask(client, case, timeout, split)
             errors = errors + 1 if result.status == "error" else 0
@@ -148,7 +151,7 @@ def _judged(result: CaseResult, reason: str | None, seconds: float) -> CaseResul
         status, said = "known", (reason, *said)
     elif reason is not None and status == "passed":
         status, said = "failed", (f"it passes, and is listed as known not to: {reason}",)
-    return CaseResult(result.case, status, said, result.reply, seconds)
+    return replace(result, status=status, problems=said, seconds=seconds)
 
 
 class _Ended(Exception):
