@@ -210,13 +210,23 @@ def test_a_link_put_in_place_after_the_check_is_not_followed(
 
 
 @posix
+def test_a_name_without_its_suffix_is_understood(folder: Folder) -> None:
+    """It is asked about, and not read: another file may have been meant."""
+    (Path(folder.root) / "docs").mkdir()
+    (Path(folder.root) / "docs" / "Guide.md").write_text("hello")
+    with pytest.raises(FolderError, match=r"in this folder\. Is it 'docs/Guide\.md'\?$"):
+        folder.read("docs/guide")
+    with pytest.raises(FolderError, match=r"There is no 'nowhere/guide' in this folder\.$"):
+        folder.read("nowhere/guide")
+
+
 def test_what_is_no_regular_file_is_not_read(folder: Folder) -> None:
     write(folder, **{"d/f": "x"})
     with pytest.raises(FolderError, match="folder"):
         folder.read("d")
     with pytest.raises(FolderError, match="folder"):
         folder.read(".")
-    with pytest.raises(FolderError, match="There is no"):
+    with pytest.raises(FolderError, match=r"There is no 'nothing' in this folder\.$"):
         folder.read("nothing")
     with pytest.raises(FolderError, match="not a folder|There is no"):
         folder.read("d/f/g")
@@ -726,7 +736,8 @@ async def test_anything_else_gets_an_explanation(project: Path) -> None:
 async def test_half_a_command_gets_its_usage(project: Path, usage: str) -> None:
     async with talk(project) as agent:
         told = text_of(await ask(agent, usage.split(maxsplit=1)[0]))
-        assert told.startswith(f"Write it on one line:\n\n  {usage} ")
+        missing = usage.split()[1]
+        assert told.startswith(f"{missing} is missing. Write it on one line:\n\n  {usage} ")
         assert agent.error is None
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from aguia import Consumer
+from aguia import Consumer, sync
 from aguia.client import PROTOBUF, AsgiTransport, HttpAgent
 from aguia.client.agent import Agent
 from aguia.client.transports import Timeouts
 from aguia.codec import protobuf
 from aguia.codec.frames import FrameDecoder
 from aguia.codec.json import convert_event
-from aguia.protocol.errors import AguiaError, ProtocolViolation, RunTimeout, TruncatedRun
-from aguia.server import AgentApp
+from aguia.protocol.errors import AguiaError, ProtocolViolation, RunFailed, RunTimeout, TruncatedRun
+from aguia.server import AgentApp, InProcess
 from aguia.testing import FAULTS, BrokenOff, Fault, FaultInjector, FaultyApp, ScriptedAgent
 from support_asgi import Connection, call, input_body
 from support_events import FINISHED, STARTED, event, frame
@@ -308,3 +308,14 @@ async def test_a_scripted_agent_answers_run_after_run_and_keeps_the_inputs() -> 
             assert getattr(result.result.error, "code", "none") == code
     assert len(scripted.inputs) == 6
     assert scripted.inputs[2].messages[-1].content == "third"
+
+
+@pytest.mark.parametrize(("runs", "words"), [(1, "1 run"), (2, "2 runs"), (0, "0 runs")])
+def test_a_script_that_is_over_says_how_long_it_was(runs: int, words: str) -> None:
+    agent = ScriptedAgent(*["Hello."] * runs)
+    with sync.Agent(InProcess(agent)) as client:
+        for _ in range(runs):
+            client.ask("Hi")
+        with pytest.raises(RunFailed, match=f"the script has {words} and no more") as failed:
+            client.ask("Hi")
+    assert failed.value.code == "script-over"

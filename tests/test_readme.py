@@ -18,6 +18,8 @@ from aguia import (
     TextPart,
     UserMessage,
 )
+from aguia.cli.assistant.frontend import OPEN_FILE
+from aguia.cli.tools import load_tools
 from aguia.server import AgentApp, Run, run_agent
 from support import REPOSITORY
 from support_server import serve
@@ -137,6 +139,18 @@ async def test_the_client(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
     names(READER)
     assert capsys.readouterr().out.endswith("\nr\n")
+
+
+async def test_the_tools_of_the_chat_page(tmp_path: Path) -> None:
+    """The functions that it shows are tools, and one is what the assistant calls."""
+    page = (REPOSITORY / "docs" / "chat.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    path = tmp_path / "mytools.py"
+    path.write_text(block, encoding="utf-8")
+    offered = {tool.name: tool for tool in load_tools(str(path))}
+    assert list(offered) == [OPEN_FILE, "today"]
+    assert list(offered[OPEN_FILE].parameters["properties"]) == ["path"]
+    assert offered["today"].read_only
 
 
 def test_what_is_linked_is_there() -> None:

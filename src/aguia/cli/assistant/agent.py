@@ -72,7 +72,9 @@ async def _answer(turn: Turn) -> dict[str, Any] | None:
     message = last_user_text(turn.run.messages)
     request = understand(message)
     if request.verb in USAGE and not request.argument:
-        await turn.say(f"Write it on one line:\n\n  {USAGE[request.verb]}\n")
+        usage = USAGE[request.verb]
+        what = usage.split()[1]
+        await turn.say(f"{what} is missing. Write it on one line:\n\n  {usage}\n")
         return None
     match request.verb:
         case "find":

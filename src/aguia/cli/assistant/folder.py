@@ -187,6 +187,8 @@ class Folder:
             with self._file(parts) as file:
                 length = os.fstat(file.fileno()).st_size
                 data = file.read(limit + 1)
+        except FileNotFoundError as error:
+            raise FolderError(f"{why(path, error)}{self._meant(parts)}") from error
         except OSError as error:
             raise FolderError(why(path, error)) from error
         if b"\0" in data[:SNIFFED]:
@@ -197,6 +199,18 @@ class Folder:
         text = codecs.getincrementaldecoder("utf-8")("replace").decode(data[:limit])
         whole = max(length, len(data))
         return Excerpt(path=shown(parts), text=text, read=limit, size=whole)
+
+    def _meant(self, parts: Parts) -> str:
+        """The question whether a file was meant whose name has a suffix more, if there is one."""
+        try:
+            beside = self._list(parts[:-1])
+        except OSError:
+            return ""
+        wanted = parts[-1].casefold()
+        for entry in beside:
+            if entry.kind == "file" and PurePosixPath(entry.name).stem.casefold() == wanted:
+                return f" Is it '{shown(entry.parts)}'?"
+        return ""
 
     def file_at(self, path: str) -> str:
         """The path, for showing, of the regular file that `path` leads to.
