@@ -153,6 +153,28 @@ def test_a_state_delta_costs_the_depth_of_its_path() -> None:
     assert allocated(lambda: patch(large)) <= allocated(lambda: patch(small)) + 1_000
 
 
+def test_an_activity_delta_costs_the_depth_of_its_path() -> None:
+    """The same for what an activity message shows, as long as nobody looks."""
+
+    def shown(rows: int) -> Consumer:
+        consumer = Consumer(INPUT)
+        snapshot = {"type": "ACTIVITY_SNAPSHOT", "messageId": "a", "activityType": "list"}
+        drain(consumer.receive(START + encode_event({**snapshot, "content": state(rows)})))
+        return consumer
+
+    patch = [{"op": "replace", "path": "/table/rows/7/done", "value": True}]
+    delta = {"type": "ACTIVITY_DELTA", "messageId": "a", "activityType": "list", "patch": patch}
+
+    def change(consumer: Consumer) -> None:
+        drain(consumer.receive(encode_event(delta) * DELTAS))
+
+    small, large = shown(100), shown(20_000)
+    for consumer in (small, large):
+        change(consumer)
+    assert calls(lambda: change(large)) == calls(lambda: change(small))
+    assert allocated(lambda: change(large)) <= allocated(lambda: change(small)) + 1_000
+
+
 def test_a_state_that_is_looked_at_costs_its_path_and_nothing_beside_it() -> None:
     target = PatchTarget(state(20_000))
     before = target.value

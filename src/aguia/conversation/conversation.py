@@ -8,7 +8,7 @@ message and of ten thousand.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from aguia.conversation.patch import PatchError, PatchTarget, apply
+from aguia.conversation.patch import PatchError, PatchTarget
 from aguia.conversation.thread import CallEntry, Entry, Messages
 from aguia.pipeline.warn import Warn
 from aguia.protocol.common import UNSET
@@ -483,8 +483,7 @@ class Conversation:
 
     def _activity_delta(self, event: ActivityDeltaEvent) -> None:
         entry = self._by_id.get(event.message_id)
-        message = entry.value if entry is not None else None
-        if entry is None or not isinstance(message, ActivityMessage):
+        if entry is None or not entry.is_activity:
             what = "is no activity message" if entry is not None else "does not exist"
             self._warn_of(
                 event, "ACT-3", f"the message '{event.message_id}' {what}; the delta is skipped"
@@ -494,9 +493,7 @@ class Conversation:
         if event.metadata is not UNSET:
             entry.merge_metadata(event.metadata)
         try:
-            content = apply(message.content, event.patch)
-            if not isinstance(content, dict):
-                raise PatchError("the content of an activity has to stay an object")
+            entry.patch(event.patch, event.activity_type)
         except PatchError as error:
             self._warn_of(
                 event,
@@ -505,8 +502,6 @@ class Conversation:
                 f"skipped: {error}",
                 path=_operation_path("patch", error),
             )
-            return
-        entry.change(content=content, activity_type=event.activity_type)
 
     # Runs
 

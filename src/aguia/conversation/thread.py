@@ -10,9 +10,11 @@ from typing import Any, Final, overload
 
 import msgspec
 
+from aguia.conversation.patch import PatchError, PatchTarget, apply
 from aguia.protocol.common import UNSET, Metadata, UnsetType
 from aguia.protocol.content import ContentPart, TextPart
 from aguia.protocol.messages import ActivityMessage, AssistantMessage, Message, ToolCall
+from aguia.protocol.patch import JsonPatch
 
 __all__ = ["CallEntry", "Entry", "Messages"]
 
@@ -82,7 +84,7 @@ class Entry:
     """
 
     # A thread has many of these: what most of them don't need is made when it is needed.
-    __slots__ = ("_base", "_changes", "calls", "deltas", "is_activity", "touched")
+    __slots__ = ("_base", "_changes", "_patched", "calls", "deltas", "is_activity", "touched")
 
     def __init__(self, message: Message) -> None:
         self.set(message)
@@ -91,6 +93,7 @@ class Entry:
         """Become this message."""
         self._base = message
         self._changes: dict[str, Any] | None = None
+        self._patched: PatchTarget | None = None
         self.deltas: list[str] | None = None
         self.is_activity = isinstance(message, ActivityMessage)
         self.calls: list[CallEntry] = _NO_CALLS
@@ -111,7 +114,30 @@ class Entry:
     def change(self, **members: Any) -> None:
         """Set members of the message."""
         self._changes = members if self._changes is None else {**self._changes, **members}
+        if "content" in members:
+            self._patched = None
         self.touched = True
+
+    def patch(self, operations: JsonPatch, activity_type: str) -> None:
+        """Patch the content of this activity message, and name its type.
+
+        Raises `PatchError`, and nothing has changed, when that does not apply.
+        """
+        target = self._patched
+        if target is None:
+            target = PatchTarget(getattr(self.value, "content", None))
+        if all(operation["path"] for operation in operations):
+            target.apply(operations)
+        else:
+            # The whole content is put in place of itself, which may be by something else.
+            content = apply(target.value, operations)
+            if not isinstance(content, dict):
+                raise PatchError("the content of an activity has to stay an object")
+            target.replace(content)
+        self._patched = target
+        self.touched = True
+        if activity_type != getattr(self._base, "activity_type", None) or self._changes:
+            self.change(activity_type=activity_type)
 
     def merge_metadata(self, metadata: Metadata) -> None:
         """Merge key by key, the last write winning, without recursion (META-1)."""
@@ -155,6 +181,8 @@ class Entry:
         changes = {} if self._changes is None else self._changes
         if self.deltas is not None:
             changes["content"] = _extended(getattr(self._base, "content", UNSET), self.deltas)
+        elif self._patched is not None:
+            changes["content"] = self._patched.value
         self._changes = self.deltas = None
         if self.calls:
             changes["tool_calls"] = [call.value for call in self.calls]
