@@ -994,6 +994,29 @@ def test_a_stream_with_faults_fails_with_all_of_them() -> None:
         assert_conformant(unnamed, warnings=True)
 
 
+MUSTS: Final = ("FRONT-1", "FRONT-3", "INT-1", "EVT-6", "VER-1", "STREAM-4", "RUN-13")
+"""Rules that bind who emits, and by which no reader may reject a stream."""
+
+
+@pytest.mark.parametrize("rule", MUSTS)
+def test_what_a_producer_must_not_do_fails_where_it_is_asked_for(rule: str) -> None:
+    """Every one of these passes, and fails strictly; what it only should not do does neither."""
+    assert RULES[rule].level == "must" or rule == "FRONT-3"  # whose list, when sent, must be exact
+    events = _whole()
+    outcomes: dict[str, Any] = {
+        "FRONT-3": {"type": "success", "pendingToolCallIds": ["nobody"]},
+        "INT-1": {"type": "interrupt", "interrupts": [{"id": "i", "reason": "r"}] * 2},
+    }
+    if rule in outcomes:
+        change("RUN_FINISHED", outcome=outcomes[rule])(events)
+    else:
+        MUTATIONS[rule](events)
+    assert_conformant(events, INPUT)
+    with pytest.raises(AssertionError, match=rule):
+        assert_conformant(events, INPUT, strict=True)
+    assert_conformant([RUN, {"type": "CUSTOM", "name": "x", "value": 1}, END], strict=True)
+
+
 def test_a_conversation_is_compared_by_what_is_named() -> None:
     built = assert_conversation(
         _whole()[: place(_whole(), "RUN_FINISHED") + 1],

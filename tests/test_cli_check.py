@@ -280,6 +280,16 @@ def test_rules_and_families_can_be_chosen_and_left_out(recorded: Path) -> None:
     assert wrong.err.startswith("aguia: no rule 'STREAM")
 
 
+def test_what_an_agent_must_not_do_is_an_error_strictly(tmp_path: Path) -> None:
+    path = tmp_path / "unversioned.jsonl"
+    unversioned = {name: value for name, value in RUN.items() if name != "protocolVersion"}
+    path.write_bytes(lines(unversioned, UNNAMED, END))
+    assert aguia("check", path).code == 0
+    done = aguia("check", path, "--strict", "-o", "json")
+    assert done.code == 1
+    assert [rule for rule, _ in found(done)] == ["VER-1", "PROC-13"]
+
+
 def test_warnings_fail_when_there_are_too_many(tmp_path: Path) -> None:
     path = tmp_path / "warned.jsonl"
     path.write_bytes(lines(RUN, UNNAMED, {**UNNAMED, "name": "other"}, END))

@@ -261,6 +261,13 @@ def check(
             show_default=False,
         ),
     ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="What an agent must not do is an error, also where no client may reject it.",
+        ),
+    ] = False,
     baseline: Annotated[
         Path | None,
         typer.Option(
@@ -291,6 +298,7 @@ def check(
         only=rule or (),
         ignore=ignore or (),
         max_warnings=max_warnings,
+        strict=strict,
         baseline=baseline,
         write_baseline=write_baseline,
     )

@@ -31,7 +31,7 @@ from aguia.protocol.input import RunAgentInput
 from aguia.protocol.pointers import steps_of
 from aguia.protocol.rules import RULES, Rule, rule
 from aguia.testing.checker import Checker
-from aguia.testing.findings import Finding, explain, page_of
+from aguia.testing.findings import Finding, explain, page_of, strictly
 from aguia.testing.recorded import RecordingChecker
 from aguia.testing.recordings import FORMATS, Format, UnknownFormat, read_blocks
 from aguia.testing.report import (
@@ -74,6 +74,7 @@ class Options:
     only: Sequence[str] = ()
     ignore: Sequence[str] = ()
     max_warnings: int | None = None
+    strict: bool = False
     baseline: Path | None = None
     write_baseline: Path | None = None
 
@@ -110,7 +111,7 @@ def _check(sources: Sequence[str], options: Options) -> int:
     for report in (each for source in sources for each in _reports(source, options, given)):
         kept = [
             finding
-            for finding in report.findings
+            for finding in (strictly(report.findings) if options.strict else report.findings)
             if (not only or matches(finding, only)) and not matches(finding, ignore)
         ]
         reports.append(replace(report, findings=kept))

@@ -13,6 +13,7 @@ from aguia.protocol.events import Event
 from aguia.protocol.input import RunAgentInput
 from aguia.testing.checker import Checker
 from aguia.testing.comparison import differences, same, show
+from aguia.testing.findings import strictly
 from aguia.testing.recorded import RecordingChecker
 from aguia.testing.report import Report, as_text, matches, report_of
 
@@ -28,18 +29,21 @@ def assert_conformant(
     *,
     ignore: Iterable[str] = (),
     warnings: bool = False,
+    strict: bool = False,
 ) -> None:
     """Assert that a stream breaks no rule that a client has to enforce.
 
     What a producer must not do and no client may reject, such as answering a tool of the
-    application's itself (FRONT-1), is a warning, like what it should not do.
+    application's itself (FRONT-1), counts where this is asked to be `strict`.
 
     Args:
         events: the stream: events, typed or as plain JSON, or the bytes of a body or recording.
             Of a recording that holds several runs, each is checked.
         input: the run input that it answers, where a recording does not hold it.
         ignore: ids of rules, or of their families, that may be broken.
-        warnings: whether warnings count as well, as they should for an agent of your own.
+        warnings: whether warnings count as well.
+        strict: whether all that a producer must not do counts, as it should for an agent of
+            your own.
 
     Raises `AssertionError` that lists the findings.
     """
@@ -58,26 +62,34 @@ def assert_conformant(
     found = [
         f"{report.name} breaks the protocol:\n{said}"
         for report in reports
-        if (said := report.unreadable or complaint(report, ignore=ignore, warnings=warnings))
+        if (
+            said := report.unreadable
+            or complaint(report, ignore=ignore, warnings=warnings, strict=strict)
+        )
     ]
     if found:
         raise AssertionError("\n".join(found))
 
 
 def complaint(
-    checker: Checker | Report, *, ignore: Iterable[str] = (), warnings: bool = False
+    checker: Checker | Report,
+    *,
+    ignore: Iterable[str] = (),
+    warnings: bool = False,
+    strict: bool = False,
 ) -> str:
     """What a checker has found so far, in words; "" if nothing of it counts.
 
     Args:
         checker: of a stream, or the report on one.
         ignore: as for `assert_conformant`.
-        warnings: as well.
+        warnings: likewise.
+        strict: likewise.
     """
     ignored = tuple(ignore)
     found = [
         finding
-        for finding in checker.findings
+        for finding in (strictly(checker.findings) if strict else checker.findings)
         if (warnings or finding.severity == "error") and not matches(finding, ignored)
     ]
     if not found:

@@ -438,6 +438,7 @@ class Checker:
                 seen=doubt.message,
                 expected=doubt.expected,
                 hint=doubt.hint,
+                must=doubt.must,
                 page=f"{PAGES}{doubt.page}" if doubt.page is not None else page_of(doubt.rule),
                 event_type=self._found.event_type if index is None else None,
                 path=doubt.path,

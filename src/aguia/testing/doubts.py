@@ -84,6 +84,8 @@ class Doubt(NamedTuple):
     """What makes two doubts of one rule different ones; one that comes again is counted."""
     place: Place = (None, None)
     """Where it is, if not in the event that is being looked at."""
+    must: bool = False
+    """Whether a producer must not do it, and it is certain that it does."""
 
 
 @dataclass(slots=True)
@@ -164,6 +166,7 @@ class Doubts:
                     "A reader takes such an agent for one from before 1.0.",
                     "/protocolVersion",
                     related=("RUN-2",),
+                    must=True,
                 )
             )
 
@@ -241,6 +244,7 @@ class Doubts:
                     "A replayed run keeps its id, but it is restated as snapshots (RUN-13).",
                     "/runId",
                     topic=event.run_id,
+                    must=True,
                 )
             )
         self._runs.add(key)
@@ -301,6 +305,7 @@ class Doubts:
                     "exactly the calls of this run without a result, in the order made",
                     "Derive the list from the calls that were made, not from the tools.",
                     path,
+                    must=True,
                 )
             )
         if self._tools is not None:
@@ -329,6 +334,7 @@ class Doubts:
                         "an id of its own for each interrupt of a run",
                         "Answers name the interrupt by its id; two of one id can't be answered.",
                         f"{path}/id",
+                        must=True,
                     )
                 )
             seen.add(interrupt.id)
@@ -406,6 +412,7 @@ class Doubts:
                     "the same role and name when a message is opened again",
                     "Another speaker's message needs an id of its own.",
                     topic=event.message_id,
+                    must=True,
                 )
             )
         if self._held.get(event.message_id):
@@ -426,6 +433,7 @@ class Doubts:
                     "history as MESSAGES_SNAPSHOT, if at all",
                     "A reader appends the text to the message that it holds, so it stands twice.",
                     topic=event.message_id,
+                    must=True,
                 )
             )
 
@@ -448,6 +456,7 @@ class Doubts:
                     "Another call needs an id of its own.",
                     "/parentMessageId",
                     topic=event.tool_call_id,
+                    must=True,
                 )
             )
 
@@ -499,6 +508,7 @@ class Doubts:
                     "no result for a frontend tool: the next run's input brings it",
                     "End the run and name the call as pending.",
                     topic=event.tool_call_id,
+                    must=True,
                 )
             )
 

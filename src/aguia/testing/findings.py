@@ -5,14 +5,15 @@ the tables of what each rule expects and of what usually causes a fault of its k
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from aguia.protocol.errors import MalformedEvent, ProtocolViolation, ProtocolWarning
 from aguia.protocol.rules import RULES
 
-__all__ = ["PAGES", "Finding", "Severity", "explain", "page_of"]
+__all__ = ["PAGES", "Finding", "Severity", "explain", "page_of", "strictly"]
 
 Severity: TypeAlias = Literal["error", "warning"]
 """An error ends the run for every conforming reader; a warning is lost material, or a doubt."""
@@ -38,6 +39,7 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
         run_id: the run that was under way, or None.
         line: the line of the recording, counted from 1, or None where it has none.
         count: how often the same was found, and `also` the numbers of the next such events.
+        must: whether it is a warning though a producer must not do it: no reader may reject it.
     """
 
     severity: Severity
@@ -55,6 +57,7 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     line: int | None = None
     count: int = 1
     also: tuple[int, ...] = ()
+    must: bool = False
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -85,6 +88,14 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __str__(self) -> str:
         times = f" ({self.count} times)" if self.count > 1 else ""
         return f"{self.severity} {self.rules[0]} {self.place}: {self.message}{times}"
+
+
+def strictly(findings: Iterable[Finding]) -> list[Finding]:
+    """The same, where what a producer must not do is an error, whoever may reject it or not."""
+    return [
+        structs.replace(finding, severity="error") if finding.must else finding
+        for finding in findings
+    ]
 
 
 def page_of(rule_id: str | None) -> str | None:
