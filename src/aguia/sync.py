@@ -17,23 +17,20 @@ import copy
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 import anyio.to_thread
-import httpx
 
 from aguia import client
-from aguia.client import RunResult, Timeouts, Transport
-from aguia.client.agent import AgentOptions, RunOptions, ThreadView
+from aguia.client import RunResult, Transport
+from aguia.client.agent import AgentOptions, HttpAgentOptions, RunOptions, ThreadView
 from aguia.client.agent import HttpAgent as AsyncHttpAgent
-from aguia.client.http import Auth, Retries
 from aguia.client.run import ClosedRun
 from aguia.client.thread import Answers, Content
 from aguia.client.tools import Consent, ToolRequest
-from aguia.client.transports import SSE
 from aguia.conversation import Conversation
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import TruncatedRun
@@ -169,7 +166,7 @@ async def _finish(streams: Iterable[client.RunStream]) -> None:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
     for stream in list(streams):
-        await stream.close_after(ClosedRun("the agent was closed before the run had ended"))
+        await stream.close_after(ClosedRun())
 
 
 def _stop(loop: asyncio.AbstractEventLoop) -> None:
@@ -406,32 +403,8 @@ class HttpAgent(Agent):
     An `httpx.AsyncClient` of the caller's belongs to this agent's event loop from then on.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-        auth: Auth | None = None,
-        proxy: str | None = None,
-        timeouts: Timeouts | None = None,
-        retries: int | Retries = 2,
-        client: httpx.AsyncClient | None = None,
-        accept: str | Iterable[str] = SSE,
-        **options: Unpack[AgentOptions],
-    ) -> None:
-        self._set_up(
-            AsyncHttpAgent(
-                url,
-                headers=headers,
-                auth=auth,
-                proxy=proxy,
-                timeouts=timeouts,
-                retries=retries,
-                client=client,
-                accept=accept,
-                **options,
-            )
-        )
+    def __init__(self, url: str, **options: Unpack[HttpAgentOptions]) -> None:
+        self._set_up(AsyncHttpAgent(url, **options))
         self.url = url
 
 

@@ -37,6 +37,11 @@ def _nothing(**_: Any) -> None:
     return None
 
 
+def _header(help: str) -> Any:
+    """The option for headers, which most commands have."""
+    return typer.Option("--header", "-H", metavar="'NAME: VALUE'", help=help, show_default=False)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from aguia import PROTOCOL_VERSION, __version__
@@ -110,13 +115,7 @@ def chat(
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="'NAME: VALUE'",
-            help="A header to send along, such as 'Authorization: Bearer ...'; repeatable.",
-            show_default=False,
-        ),
+        _header("A header to send along, such as 'Authorization: Bearer ...'; repeatable."),
     ] = None,
     tools: Annotated[
         str,
@@ -219,14 +218,7 @@ def check(
         ),
     ] = None,
     header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="'NAME: VALUE'",
-            help="A header to send along to an agent; repeatable.",
-            show_default=False,
-        ),
+        list[str] | None, _header("A header to send along to an agent; repeatable.")
     ] = None,
     peer_version: Annotated[
         str | None,
@@ -361,14 +353,7 @@ def probe(
         typer.Option(metavar="TEXT", help="What makes it stop and ask.", show_default=False),
     ] = None,
     header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="'NAME: VALUE'",
-            help="A header to send along; repeatable. It is not kept.",
-            show_default=False,
-        ),
+        list[str] | None, _header("A header to send along; repeatable. It is not kept.")
     ] = None,
     only: Annotated[
         list[str] | None,
@@ -465,14 +450,7 @@ def record(
         ),
     ] = None,
     header: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header",
-            "-H",
-            metavar="'NAME: VALUE'",
-            help="A header to send along; repeatable. It is not recorded.",
-            show_default=False,
-        ),
+        list[str] | None, _header("A header to send along; repeatable. It is not recorded.")
     ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Keep the body as it came, without inputs and times.")

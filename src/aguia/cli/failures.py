@@ -1,11 +1,10 @@
 """How a command ends, as its exit code, and what went wrong, in one line for a person."""
 
-import os
-import socket
 import ssl
 from typing import Final
 
 from aguia.cli.address import shown
+from aguia.client.http import causes, words_of
 from aguia.protocol.errors import (
     AguiaError,
     ConnectionFailed,
@@ -67,19 +66,12 @@ _SERVE: Final = "`aguia serve` starts an agent."
 def _reason(error: BaseException) -> tuple[str, str]:
     """Why a connection failed, in the words of the system where it said any, and what helps."""
     reason = str(error)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, BaseExceptionGroup):  # one for each address that was tried
-            cause = cause.exceptions[0]
+    for cause in causes(error):
         # Its numbers are those of the TLS library, and say something else to the system.
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not valid ({cause.verify_message.rstrip('.')})", _UNTRUSTED
         if isinstance(cause, ssl.SSLError):
             said = (cause.reason or "no reason given").lower().replace("_", " ")
             return f"TLS, the secure connection, fails ({said})", _NO_TLS
-        if isinstance(cause, socket.gaierror):
-            reason = f"there is no such host ({cause.strerror})"
-        elif isinstance(cause, OSError) and cause.errno:
-            reason = os.strerror(cause.errno)
-        cause = cause.__cause__ or cause.__context__
+        reason = words_of(cause) or reason
     return reason.rstrip("."), _SERVE

@@ -37,7 +37,15 @@ from aguia.protocol.input import Context, Tool
 from aguia.protocol.messages import Message, ToolCall, ToolMessage
 from aguia.protocol.outcomes import Interrupt, RunFinishedOutcome, TokenUsage
 
-__all__ = ["Agent", "AgentOptions", "HttpAgent", "Offer", "RunOptions", "ThreadView"]
+__all__ = [
+    "Agent",
+    "AgentOptions",
+    "HttpAgent",
+    "HttpAgentOptions",
+    "Offer",
+    "RunOptions",
+    "ThreadView",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +72,18 @@ class AgentOptions(TypedDict, total=False):
     event_middleware: Sequence[Middleware | type[Middleware]]
     peer_version: str | None
     on_warning: Callable[[ProtocolWarning], None] | None
+
+
+class HttpAgentOptions(AgentOptions, total=False):
+    """What an `HttpAgent` may be told; see there."""
+
+    headers: Mapping[str, str] | None
+    auth: Auth | None
+    proxy: str | None
+    timeouts: Timeouts | None
+    retries: int | Retries
+    client: httpx.AsyncClient | None
+    accept: str | Iterable[str]
 
 
 class RunOptions(TypedDict, total=False):
@@ -259,7 +279,7 @@ class Agent(ThreadView):
         A run that has not ended is truncated by it.
         """
         if (current := self._under_way()) is not None:
-            await current.close_after(ClosedRun("the agent was closed before the run had ended"))
+            await current.close_after(ClosedRun())
         if self._orphans:
             await asyncio.wait(self._orphans)
         await self._release()

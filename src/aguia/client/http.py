@@ -8,7 +8,7 @@ import random
 import re
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ from aguia.protocol.errors import (
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.pointers import pointer_to
 
-__all__ = ["Auth", "HttpTransport", "Retries", "shown_url"]
+__all__ = ["Auth", "HttpTransport", "Retries", "causes", "shown_url", "words_of"]
 
 _logger: Final = logging.getLogger("aguia")
 
@@ -538,22 +538,35 @@ def shown_url(url: httpx.URL | str) -> str:
     return re.split(r"[?#]", re.sub(r"(?s)^([a-z]+://)?.*@", r"\1", url), maxsplit=1)[0]
 
 
-def _reason(error: Exception) -> str:
-    """Why a connection failed or broke, in the words of the system where it said any."""
-    reason = str(error) or type(error).__name__
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error and what it came of, the nearest first; of a group its first member."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):  # one for each address that was tried
             cause = cause.exceptions[0]
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def words_of(cause: BaseException) -> str | None:
+    """What the system says of its error; None for one that is not the system's."""
+    if isinstance(cause, socket.gaierror):
+        return f"there is no such host ({cause.strerror})"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno)
+    return None
+
+
+def _reason(error: Exception) -> str:
+    """Why a connection failed or broke, in the words of the system where it said any."""
+    reason = str(error) or type(error).__name__
+    for cause in causes(error):
         if isinstance(cause, ssl.SSLError):
             reason = str(cause)
             if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
                 reason = "it does not speak TLS there; is it http and not https?"
-        elif isinstance(cause, socket.gaierror):
-            reason = f"there is no such host ({cause.strerror})"
-        elif isinstance(cause, OSError) and cause.errno:
-            reason = os.strerror(cause.errno)
-        cause = cause.__cause__ or cause.__context__
+        else:
+            reason = words_of(cause) or reason
     return printable(_cut(reason))
 
 

@@ -114,6 +114,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class ClosedRun(TruncatedRun):
     """The agent was closed before the run had ended."""
 
+    def __init__(self) -> None:
+        super().__init__("the agent was closed before the run had ended")
+
 
 class _Left(Exception):
     """The application has left the run."""

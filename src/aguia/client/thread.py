@@ -17,7 +17,7 @@ from aguia.client.interrupts import check_resume, resume_entries, waits_for_appr
 from aguia.client.tools import failed_answer
 from aguia.codec.json import STRICT_FAILURES, copy_value, decode, encode, parse_object
 from aguia.consumer import Consumer
-from aguia.conversation import Conversation, Messages
+from aguia.conversation import Conversation
 from aguia.pipeline.compatibility import noting, upgrade_message
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
 from aguia.pipeline.enforcement import enforce_input, enforce_list, enforce_value
@@ -155,11 +155,6 @@ class Thread:
         # The calls that functions are answering at this moment.
         self.in_hand: list[ToolCall] = []
 
-    @property
-    def messages(self) -> Messages:
-        """The messages so far, to which more can be appended."""
-        return self.conversation.messages.appending(self.append)
-
     def append(self, said: Content) -> None:
         """Add to the thread without running it; an answer to a call goes to its call (CONV-1).
 
@@ -174,7 +169,7 @@ class Thread:
         What the last run left in the middle is stored as it would be sent next, calls that it
         was cut off in are answered by saying so.
         """
-        messages, open_calls = self._answered([], () if self._offered is None else self._offered)
+        messages, open_calls = self._answered([], self._offered or ())
         return {
             "threadId": self.id,
             "messages": copy_value(messages),
@@ -188,8 +183,7 @@ class Thread:
 
         Calls that functions are answering in this one are not answered once more in the other.
         """
-        offered = () if self._offered is None else self._offered
-        messages, open_calls = self._answered([], offered)
+        messages, open_calls = self._answered([], self._offered or ())
         for call in self.in_hand:
             messages.insert(_place_of_answer(messages, call.id), failed_answer(call, _ELSEWHERE))
         other = Thread(
