@@ -11,7 +11,7 @@ A page runs in a folder of its own, from its first block to its last, as a reade
   its port. Behind `aguia chat URL`, what stands after a prompt (`> `) is typed there.
 - `json`, `yaml` and `toml` must parse. These, and all others, are written to the file that they
   name in a comment at their top, or in an HTML comment above them.
-- `text` on its own is there to be looked at.
+- `text` on its own is there to be looked at, and a directive (`{name}`) is run by the build.
 
 The ports 8000 to 8999 are others in each run, so that pages can run side by side.
 """
@@ -492,6 +492,8 @@ def check_language(block: Block) -> None:
     where = f"line {block.line}"
     assert block.language, f"{where}: a code block without a language"
     known = {"python", "console", "text", *PARSERS, *FILES_ONLY}
+    if re.fullmatch(r"\{[a-z-]+\}.*", block.language):
+        return
     assert block.language in known, f"{where}: nothing runs {block.language!r}"
     if block.language in PARSERS:
         PARSERS[block.language](block.text)

@@ -12,6 +12,8 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from command_help import commands
+from public_names import public_names
 from support import REPOSITORY
 from support_docs import blocks_of, commands_of, matches, missing_commands, page_paths, run_page
 from support_terminal import Origin, Terminal, origin_of_terminals
@@ -62,7 +64,11 @@ def test_its_links_lead_on(name: str) -> None:
             assert anchor in anchors_of(linked.read_text(encoding="utf-8")), target
 
 
-@pytest.mark.parametrize("name", PAGES)
+INCLUDING: Final = {"docs/changelog.md", "docs/contributing.md", "docs/reference/deprecations.md"}
+"""Pages of the site that are another file of the repository as a whole."""
+
+
+@pytest.mark.parametrize("name", sorted(PAGES.keys() - INCLUDING))
 def test_it_has_one_title(name: str) -> None:
     tokens = MarkdownIt().parse(PAGES[name].read_text(encoding="utf-8"))
     levels = [int(token.tag[1]) for token in tokens if token.type == "heading_open"]
@@ -100,6 +106,44 @@ def anchors_of(source: str) -> set[str]:
 
 def text_of_token(token: Token) -> str:
     return token.content if token.type in ("text", "code_inline") else ""
+
+
+# The reference names everything.
+
+PUBLIC: Final = (
+    "aguia",
+    "aguia.client",
+    "aguia.middleware",
+    "aguia.producer",
+    "aguia.protocol.rules",
+    "aguia.server",
+    "aguia.sync",
+    "aguia.testing",
+    "aguia.testing.corpus",
+    "aguia.testing.probes",
+)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    documented: dict[str, list[str]] = {}
+    for path in (REPOSITORY / "docs" / "reference" / "api").glob("*.md"):
+        for block in blocks_of(path.read_text(encoding="utf-8")):
+            match = re.fullmatch(r"\{public-names\} (\S+)", block.language)
+            if match:
+                options = dict(re.findall(r"^:(\w+): (.*)$", block.text, re.MULTILINE))
+                names = public_names(match[1], options.get("from"), options.get("names"))
+                documented.setdefault(match[1], []).extend(names)
+    assert set(documented) == set(PUBLIC)
+    elsewhere = {"Agent", "HttpAgent"}  # of aguia.client
+    for module, names in documented.items():
+        left_out = elsewhere if module == "aguia" else set()
+        assert sorted(names) == sorted(set(public_names(module)) - left_out), module
+
+
+def test_every_command_is_in_the_reference() -> None:
+    page = (REPOSITORY / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    shown = [block.language for block in blocks_of(page)]
+    assert shown == [f"{{command-help}} {' '.join(names)}" for names in commands()]
 
 
 # What runs the blocks has to fail where a page is wrong.

@@ -478,6 +478,7 @@ Event: TypeAlias = (
     | SubagentFinishedEvent
     | SubagentErrorEvent
 )
+"""Any of the 31 events."""
 
 EVENTS: Final[dict[str, type[Event]]] = {event.type: event for event in get_args(Event)}
 """Each event type's name and the class that holds its events."""
