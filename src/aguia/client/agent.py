@@ -329,7 +329,9 @@ class Agent(ThreadView):
         read_only: bool = False,
         timeout: float | None = None,
     ) -> Any:
-        """Offer a function to the agent; a decorator, with settings or without::
+        """Offer a function to the agent; a decorator, with settings or without.
+
+        For example::
 
             @agent.tool(read_only=True)
             def weather(city: str) -> str:
