@@ -347,6 +347,27 @@ async def test_a_body_over_the_limit_is_refused_by_its_header_and_by_its_length(
     assert (await call(app, body=pieces)).status == 200
 
 
+async def test_a_body_that_does_not_come_is_given_up() -> None:
+    """A client that sends slowly, or nothing, holds no place for ever."""
+    sent: list[Message] = []
+    pieces = [b"{", b'"threadId"']
+
+    async def receive() -> Message:
+        if pieces:
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": True}
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
+    await AgentApp(hello, body_timeout=0.05)(scope, receive, send)
+    assert sent[0]["status"] == 408
+    assert b"did not arrive within 0.05 seconds" in sent[1]["body"]
+
+
 async def test_a_client_that_goes_away_while_it_sends_is_no_error() -> None:
     connection = Connection(AgentApp(hello), body=[])
     connection.gone.set()
@@ -742,6 +763,7 @@ async def test_a_request_that_the_server_cuts_still_ends_in_order() -> None:
         {"authenticate": "x"},
         {"max_runs": 0},
         {"deadline": -1},
+        {"body_timeout": 0},
         {"on_disconnect": "stop"},
         {"capabilities": {"nope": 1}},
     ],

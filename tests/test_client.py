@@ -28,7 +28,8 @@ from aguia import (
     TransportError,
     TruncatedRun,
 )
-from aguia.client import CANCEL, Answer, RunStream, Timeouts
+from aguia.client import CANCEL, Answer, AsgiTransport, RunStream, Timeouts
+from aguia.middleware import throttle
 from aguia.protocol.common import UNSET
 from aguia.protocol.content import ImagePart, TextPart, UrlSource
 from aguia.protocol.events import Event, RunErrorEvent
@@ -1439,3 +1440,38 @@ async def test_answers_may_be_given_as_a_mapping() -> None:
     for wrong in ("yes", ResumeEntry(interrupt_id="a", status="cancelled"), 5):
         with pytest.raises(TypeError, match="mapping of interrupt ids"):
             agent.run(resume=wrong)  # type: ignore[arg-type]
+
+
+# Limits
+
+
+@pytest.mark.parametrize("middleware", [(), (throttle(0.01),)])
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"max_event_bytes": 2000}, "larger than 2000 bytes"),
+        ({"max_depth": 8}, "deeper than 8 levels"),
+        ({"max_open_items": 1}, "1 items are open already"),
+    ],
+)
+async def test_how_much_of_a_stream_is_read_can_be_limited(
+    limit: dict[str, Any], said: str, middleware: Any
+) -> None:
+    deep: Any = "x" * 3000
+    for _ in range(10):
+        deep = [deep]
+
+    async def agent(run: Run) -> None:
+        await run.say("It begins")
+        async with run.text() as one, run.text() as two:
+            await one.write("a")
+            await two.write("b")
+            await run.custom("deep", deep)
+
+    async with Agent(AsgiTransport(AgentApp(agent)), middleware=middleware, **limit) as client:
+        for thread in (client, client.fork()):
+            with pytest.raises(ProtocolViolation, match=said):
+                await thread.ask("Hi")
+            assert "It begins" in [message.content for message in thread.messages]
+    async with Agent(AsgiTransport(AgentApp(agent)), middleware=middleware) as client:
+        assert (await client.ask("Hi")).outcome == "success"

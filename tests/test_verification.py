@@ -674,3 +674,19 @@ def test_the_message_that_a_call_brings_about_belongs_to_the_calls_owner() -> No
         with pytest.raises(SequenceViolation) as refused:
             list(consumer.receive_event(second))
         assert refused.value.rule == rule
+
+
+# A limit of this package's
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind, row in TABLE.items() if row.action is Action.OPENS]
+)
+def test_no_more_is_open_than_may_be(kind: type[Event]) -> None:
+    """Whatever is opened; the limit is no rule, and what closes makes room again."""
+    stream = Stream(max_open_items=2)
+    stream.check(make(TextMessageStartEvent, "first"), make(kind, "second"))
+    error = stream.violation(make(kind, "third"))
+    assert error.rule is None
+    assert "2 items are open already" in error.message
+    stream.check(make(TextMessageEndEvent, "first"), make(kind, "third"))

@@ -35,7 +35,7 @@ from aguia.pipeline.downgrade import parse_peer_version, without_subagents
 from aguia.pipeline.enforcement import enforce_event, enforce_input, enforce_list
 from aguia.pipeline.middleware import Middleware, run_middleware
 from aguia.pipeline.text import TextJoiner
-from aguia.pipeline.verification import Phase, Verifier
+from aguia.pipeline.verification import MAX_OPEN_ITEMS, Phase, Verifier
 from aguia.pipeline.versions import judge_producer
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import (
@@ -74,6 +74,7 @@ class Consumer:
         on_warning: is called with each `ProtocolWarning`. Warnings go to the `aguia` logger
             as well; `logging.getLogger("aguia").setLevel(logging.ERROR)` silences that.
         max_event_bytes, max_depth: the largest event, and its deepest nesting, that is read.
+        max_open_items: how many messages, calls, steps and the like may be open at once.
         judged: whether input, messages, state and interrupts are typed, and have been judged by
             whoever gives them, like those of an earlier stream: they are taken as they are
             then, which in a long thread is most of what reading a short stream costs.
@@ -99,6 +100,7 @@ class Consumer:
         on_warning: Callable[[ProtocolWarning], None] | None = None,
         max_event_bytes: int = sse.MAX_FRAME,
         max_depth: int = MAX_DEPTH,
+        max_open_items: int = MAX_OPEN_ITEMS,
         judged: bool = False,
     ) -> None:
         media_type = media_type_of(content_type)
@@ -157,6 +159,7 @@ class Consumer:
             self._warn,
             thread_id=request.thread_id if request is not None else None,
             run_id=request.run_id if request is not None else None,
+            max_open_items=max_open_items,
         )
         self.conversation = Conversation(
             held,

@@ -18,12 +18,15 @@ from aguia.client.display import conversation_html, conversation_text
 from aguia.client.http import Auth, HttpTransport, Retries, shown_url
 from aguia.client.interrupts import resume_entries
 from aguia.client.run import ClosedRun, Course, RunResult, RunStream, answerable
-from aguia.client.thread import Answers, Content, Request, Thread
+from aguia.client.thread import Answers, Content, Limits, Request, Thread
 from aguia.client.tools import Consent, FunctionTool, answer_calls, check_timeout
 from aguia.client.transports import SSE, DeclaringTransport, Timeouts, Transport
+from aguia.codec.json import MAX_DEPTH
+from aguia.codec.sse import MAX_FRAME
 from aguia.conversation import Conversation, Messages
 from aguia.pipeline.enforcement import enforce_list
 from aguia.pipeline.middleware import Middleware, RunMiddleware
+from aguia.pipeline.verification import MAX_OPEN_ITEMS
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import (
@@ -71,6 +74,9 @@ class AgentOptions(TypedDict, total=False):
     middleware: Sequence[RunMiddleware]
     event_middleware: Sequence[Middleware | type[Middleware]]
     peer_version: str | None
+    max_event_bytes: int
+    max_depth: int
+    max_open_items: int
     on_warning: Callable[[ProtocolWarning], None] | None
 
 
@@ -204,6 +210,7 @@ class Agent(ThreadView):
         event_middleware: sees each event before enforcement, or classes of it; see `Consumer`.
         peer_version: the version of an agent that is known to be old, such as "0.0.39": it is
             sent what that version understands, and read as it meant it (VER-3).
+        max_event_bytes, max_depth, max_open_items: how much of a stream is read; see `Consumer`.
         on_warning: is called with each `ProtocolWarning`; see `Consumer`.
 
     Raises `InvalidInput` for what the thread can't start from, `ValueError` for a limit that
@@ -229,6 +236,9 @@ class Agent(ThreadView):
         middleware: Sequence[RunMiddleware] = (),
         event_middleware: Sequence[Middleware | type[Middleware]] = (),
         peer_version: str | None = None,
+        max_event_bytes: int = MAX_FRAME,
+        max_depth: int = MAX_DEPTH,
+        max_open_items: int = MAX_OPEN_ITEMS,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
         if max_rounds < 1 or max_parallel_tools < 1:
@@ -257,6 +267,7 @@ class Agent(ThreadView):
             history=history,
             event_middleware=event_middleware,
             peer_version=peer_version,
+            limits=Limits(max_event_bytes, max_depth, max_open_items),
             on_warning=on_warning,
         )
         self._tools, self._functions = self._offered(tools)

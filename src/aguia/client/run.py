@@ -516,7 +516,12 @@ class Course:
                     async for item in answer.body:
                         yield item
                     return
-                intake = Intake(answer.content_type, thread.warn)
+                intake = Intake(
+                    answer.content_type,
+                    thread.warn,
+                    max_event_bytes=thread.limits.max_event_bytes,
+                    max_depth=thread.limits.max_depth,
+                )
                 async for chunk in answer.body:
                     for item in intake.receive(chunk):
                         yield item

@@ -15,13 +15,22 @@ import msgspec
 
 from aguia.client.interrupts import check_resume, resume_entries, waits_for_approval
 from aguia.client.tools import failed_answer
-from aguia.codec.json import STRICT_FAILURES, copy_value, decode, encode, parse_object
+from aguia.codec.json import (
+    MAX_DEPTH,
+    STRICT_FAILURES,
+    copy_value,
+    decode,
+    encode,
+    parse_object,
+)
+from aguia.codec.sse import MAX_FRAME
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation
 from aguia.pipeline.compatibility import noting, upgrade_message
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
 from aguia.pipeline.enforcement import enforce_input, enforce_list, enforce_value
 from aguia.pipeline.middleware import Middleware
+from aguia.pipeline.verification import MAX_OPEN_ITEMS
 from aguia.protocol.common import PROTOCOL_VERSION, UNSET
 from aguia.protocol.content import ContentPart
 from aguia.protocol.errors import DecodeError, InvalidInput, ProtocolWarning
@@ -67,6 +76,17 @@ _ELSEWHERE: Final = (
 _logger: Final = logging.getLogger("aguia")
 
 
+class Limits(NamedTuple):
+    """How much of a stream is read; see `Consumer`."""
+
+    max_event_bytes: int = MAX_FRAME
+    max_depth: int = MAX_DEPTH
+    max_open_items: int = MAX_OPEN_ITEMS
+
+
+_LIMITS: Final = Limits()
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What the runs of one call of `Agent.run` have in common, judged.
 
@@ -101,7 +121,7 @@ class Thread:
         thread_id: names the thread; made up when it isn't given.
         messages, state, interrupts: what it starts from.
         history: the same in one, as `history()` gave it; a dictionary, or JSON text.
-        event_middleware, peer_version: see `Consumer`.
+        event_middleware, peer_version, limits: see `Consumer`.
         on_warning: is called with each `ProtocolWarning`.
 
     Raises `InvalidInput` for what no thread can hold, `ValueError` when both a history and a
@@ -118,6 +138,7 @@ class Thread:
         history: Mapping[str, Any] | str | bytes | None = None,
         event_middleware: Sequence[Middleware | type[Middleware]] = (),
         peer_version: str | None = None,
+        limits: Limits = _LIMITS,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
         messages, interrupts = list(messages), list(interrupts)
@@ -134,6 +155,7 @@ class Thread:
         self._event_middleware = tuple(event_middleware)
         self._peer_version = peer_version
         self._peer = None if peer_version is None else parse_peer_version(peer_version)
+        self.limits = limits
         self._on_warning = on_warning
         self._noted: list[ProtocolWarning] = []
         # A consumer that has read nothing yet judges and holds what the thread starts from. All
@@ -193,6 +215,7 @@ class Thread:
             interrupts=self.conversation.interrupts,
             event_middleware=self._event_middleware,
             peer_version=self._peer_version,
+            limits=self.limits,
             on_warning=self._on_warning,
         )
         other._stored_calls = frozenset(call.id for call in open_calls)
@@ -397,6 +420,7 @@ class Thread:
             peer_version=self._peer_version,
             on_warning=self._note,
             judged=True,
+            **self.limits._asdict(),
         )
         self.conversation = consumer.conversation
         self._run_ids.add(run_input.run_id)

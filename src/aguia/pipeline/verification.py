@@ -50,7 +50,20 @@ from aguia.protocol.events import (
 )
 from aguia.protocol.messages import ActivityMessage, AssistantMessage, Message, ReasoningMessage
 
-__all__ = ["PHASES", "TABLE", "Action", "Family", "OpenItem", "Phase", "Transition", "Verifier"]
+__all__ = [
+    "MAX_OPEN_ITEMS",
+    "PHASES",
+    "TABLE",
+    "Action",
+    "Family",
+    "OpenItem",
+    "Phase",
+    "Transition",
+    "Verifier",
+]
+
+MAX_OPEN_ITEMS: Final = 10_000
+"""How many items a run may have open at once by default."""
 
 Owner: TypeAlias = str | UnsetType
 """A subagent invocation, or `UNSET` for the parent agent."""
@@ -174,14 +187,20 @@ class Verifier:
     """The state machine of one stream. `check` every event in order.
 
     With `thread_id` and `run_id` of the run input, a stream that answers another one is
-    reported to `warn` (RUN-3).
+    reported to `warn` (RUN-3). `max_open_items` is how many items may be open at once.
     """
 
     def __init__(
-        self, warn: Warn, *, thread_id: str | None = None, run_id: str | None = None
+        self,
+        warn: Warn,
+        *,
+        thread_id: str | None = None,
+        run_id: str | None = None,
+        max_open_items: int = MAX_OPEN_ITEMS,
     ) -> None:
         self._phase = Phase.BEFORE
         self._warn = warn
+        self._max_open = max_open_items
         self._thread_id = thread_id
         self._run_id = run_id
         self._run_seen = run_id is None
@@ -422,6 +441,7 @@ class Verifier:
                 rule=_DISCIPLINE[family],
                 event_type=event.type,
             )
+        self._check_room(event)
         owners = self._owners[family]
         known = owners.get(id_, _ABSENT)
         if known is _ABSENT:
@@ -432,6 +452,14 @@ class Verifier:
         self._opened[family, id_] = None
         if event.subagent_run_id is not UNSET:
             self._tags.add(event.subagent_run_id)
+
+    def _check_room(self, event: Event) -> None:
+        if len(self._opened) >= self._max_open:
+            raise SequenceViolation(
+                f"{self._max_open} items are open already, and no more may be",
+                rule=None,
+                event_type=event.type,
+            )
 
     def _agree(self, event: Any, family: Family, id_: str, owners: dict[str, Owner]) -> None:
         tag = event.subagent_run_id
@@ -528,6 +556,7 @@ class Verifier:
             why = f"the parent invocation '{parent}' has not been announced in this run"
         if why is not None:
             raise SequenceViolation(why, rule="SUB-2", event_type=event.type)
+        self._check_room(event)
         active[id_] = parent
         self._opened[Family.SUBAGENT, id_] = None
 
@@ -548,6 +577,7 @@ class Verifier:
                 rule="RUN-14",
                 event_type=event.type,
             )
+        self._check_room(event)
         steps[key] = event.subagent_run_id
         self._opened[Family.STEP, key] = None
         self._stands(event)

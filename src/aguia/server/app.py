@@ -67,6 +67,7 @@ class AgentApp:
         keep_alive: seconds of silence after which a comment keeps the connection open.
         capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
+        body_timeout: seconds in which a run input has to arrive, or None to wait for ever.
         allow_origins: origins whose pages may call the agent (CORS); "*" for all.
 
     Raises `TypeError` or `ValueError` for a setting that can't be right.
@@ -92,9 +93,11 @@ class AgentApp:
         keep_alive: float = 15.0,
         capacity: int = 256,
         max_body_bytes: int = MAX_BODY,
+        body_timeout: float | None = 60.0,
         allow_origins: str | Iterable[str] = (),
     ) -> None:
-        _check_settings(agent, path, authenticate, max_runs, deadline, on_disconnect)
+        _check_settings(agent, path, authenticate, max_runs, on_disconnect)
+        _check_seconds(deadline=deadline, body_timeout=body_timeout)
         self._agent = agent
         self._path = path
         self._capabilities = None if capabilities is None else declaration(capabilities)
@@ -112,6 +115,7 @@ class AgentApp:
         }
         self._keep_alive = keep_alive
         self._max_body = max_body_bytes
+        self._body_timeout = body_timeout
         self._runs: set[Execution] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -260,10 +264,16 @@ class AgentApp:
         if length.isascii() and length.isdigit() and int(length[:20]) > self._max_body:
             raise too_large
         body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self._max_body:
-                raise too_large
+        try:
+            async with asyncio.timeout(self._body_timeout):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > self._max_body:
+                        raise too_large
+        except TimeoutError:
+            raise _Refused(
+                408, f"the run input did not arrive within {self._body_timeout:g} seconds"
+            ) from None
         return bytes(body)
 
     async def _stream(
@@ -404,7 +414,6 @@ def _check_settings(
     path: str | None,
     authenticate: Any,
     max_runs: int | None,
-    deadline: float | None,
     on_disconnect: str,
 ) -> None:
     """Raise for settings with which every request would fail."""
@@ -415,10 +424,14 @@ def _check_settings(
         raise ValueError(f"path begins with a slash: {path!r}")
     if max_runs is not None and max_runs < 1:
         raise ValueError(f"max_runs is 1 at least, not {max_runs}")
-    if deadline is not None and deadline <= 0:
-        raise ValueError(f"deadline is a number of seconds above 0, not {deadline}")
     if on_disconnect not in ("cancel", "continue"):
         raise ValueError(f"on_disconnect is 'cancel' or 'continue', not {on_disconnect!r}")
+
+
+def _check_seconds(**settings: float | None) -> None:
+    for name, seconds in settings.items():
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{name} is a number of seconds above 0, not {seconds}")
 
 
 class _Refused(Exception):
