@@ -1,6 +1,6 @@
 """The two HTTP bindings compared: bytes on the wire, and the time to write and to read an event.
 
-    python benchmarks/bindings.py > docs/bindings.md
+    python benchmarks/bindings.py > docs/reference/bindings.md
 
 Everything is measured in one run, several rounds each, medians. Reading goes from the bytes of
 one frame to the typed event, as the reading side does it.

@@ -27,6 +27,9 @@ SCRIPTS = [
     "memory",
 ]
 
+PICTURE = "(../docs/pictures/cost.svg)"
+"""Where `thread_length` draws what it shows, as seen from RESULTS.md."""
+
 
 def main() -> None:
     only = sys.argv[1:]
@@ -43,7 +46,7 @@ def main() -> None:
     bindings = subprocess.run(
         [sys.executable, str(FOLDER / "bindings.py")], check=True, capture_output=True, text=True
     )
-    (FOLDER.parent / "docs" / "bindings.md").write_text(bindings.stdout)
+    (FOLDER.parent / "docs" / "reference" / "bindings.md").write_text(bindings.stdout)
     print(text)
 
 
@@ -76,10 +79,7 @@ def results(reports: list[dict[str, Any]], seconds: float) -> str:
                 machine(),
                 "## Budgets",
                 budgets.markdown(),
-                *(
-                    report["markdown"].strip().replace("(cost.svg)", "(../docs/cost.svg)")
-                    for report in reports
-                ),
+                *(report["markdown"].strip().replace("(cost.svg)", PICTURE) for report in reports),
             ]
         )
         + "\n"

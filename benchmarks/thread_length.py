@@ -1,4 +1,6 @@
-"""What an event costs when the thread, or its message, is long already. Draws `docs/cost.svg`.
+"""What an event costs when the thread, or its message, is long already.
+
+Draws `docs/pictures/cost.svg`.
 
 python benchmarks/thread_length.py
 """
@@ -70,7 +72,7 @@ def measure() -> Report:
         longer,
         "![Cost an event](cost.svg)",
     ]
-    (FOLDER.parent / "docs" / "cost.svg").write_text(
+    (FOLDER.parent / "docs" / "pictures" / "cost.svg").write_text(
         chart(
             "Cost of an event",
             "µs",

@@ -418,7 +418,7 @@ def test_the_output_in_the_documentation_is_what_is_printed(tmp_path: Path) -> N
     with serving("".join(f"data: {text}\n\n" for text in texts).encode()) as (url, _):
         done = aguia("check", url, "--input", given)
     printed = done.out.replace(url, "http://127.0.0.1:8000/agent").strip()
-    documented = (REPOSITORY / "docs" / "checking.md").read_text(encoding="utf-8")
+    documented = (REPOSITORY / "docs" / "how-to" / "checking.md").read_text(encoding="utf-8")
     assert textwrap.indent(printed, "    ") in documented
 
 

@@ -1,6 +1,6 @@
 """Whole streams with their expected outcome, replayed through `Consumer`.
 
-The project's own streams are the corpus that the package brings along, and `docs/corpus.md`
+The project's own streams are the corpus that the package brings along, and `docs/how-to/corpus.md`
 describes their files. The public ones of the protocol are replayed too where they are at hand;
 of what a file expects they know less, and their `outcome` is `completed`, or `failed` when the
 stream is rejected.

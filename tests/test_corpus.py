@@ -67,7 +67,7 @@ def test_a_request_holds_the_stream_in_both_forms() -> None:
 
 
 def test_the_documentation_names_everything_there_is() -> None:
-    text = (REPOSITORY / "docs" / "corpus.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "how-to" / "corpus.md").read_text(encoding="utf-8")
     assert f"brings {len(corpus.cases())} streams" in text
     request = corpus.cases()[0].request()
     expectations = {name for case in corpus.cases() for name in case.expect}
@@ -396,7 +396,7 @@ def test_the_npm_client_differs_where_it_is_known_to_and_nowhere_else() -> None:
 
 
 def test_the_differences_of_the_npm_client_are_documented() -> None:
-    text = (REPOSITORY / "docs" / "peers.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "reference" / "peers.md").read_text(encoding="utf-8")
     known = json.loads(KNOWN.read_text(encoding="utf-8"))
     assert f"Of the {len(corpus.cases())} streams" in text
     assert f"reads {len(corpus.cases()) - len(known)} as expected" in text

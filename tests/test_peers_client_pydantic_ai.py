@@ -467,7 +467,8 @@ async def test_a_failure_is_the_outcome(open_agent: Open) -> None:
     assert isinstance(stream.result.error, RunFailed)
 
 
-# Every fault that is found, none of which a reader would reject; `docs/peers.md` has the reasons.
+# Every fault that is found, none of which a reader would reject; the reasons are in
+# `docs/reference/peers.md`.
 DOUBTS: Final = {
     ("warning", "FRONT-3", "RUN_FINISHED"),  # the calls that are pending are in another order
     ("warning", "FRONT-6", "RUN_FINISHED"),  # a deferred tool of the agent's own is left to us

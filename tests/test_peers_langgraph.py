@@ -596,7 +596,8 @@ async def test_two_interrupts_at_once(served: str) -> None:
 
 ASK_USER: Final = {"name": "ask_user", "description": "Asks the person.", "parameters": {}}
 
-# Every fault that is found, none of which a reader would reject; `docs/peers.md` has the reasons.
+# Every fault that is found, none of which a reader would reject; the reasons are in
+# `docs/reference/peers.md`.
 DOUBTS: Final = {
     ("warning", "VER-1", "RUN_STARTED"),  # it declares no version
     ("warning", "FRONT-3", "RUN_FINISHED"),  # the success outcome is left out, and what is pending

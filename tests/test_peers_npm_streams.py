@@ -1,7 +1,7 @@
 """What the npm packages write, by the rules: `@ag-ui/encoder`, and what `@ag-ui/client` rewrites.
 
-The same for the bridges of LangGraph and Pydantic AI is where these are tested. `docs/peers.md`
-has what is known of each.
+The same for the bridges of LangGraph and Pydantic AI is where these are tested. What is known of
+each is in `docs/reference/peers.md`.
 """
 
 import base64

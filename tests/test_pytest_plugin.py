@@ -366,7 +366,7 @@ def test_without_fixtures():
 
 
 def test_the_first_example_of_the_documentation_needs_no_plugin(project: pytest.Pytester) -> None:
-    documented = (REPOSITORY / "docs" / "checking.md").read_text(encoding="utf-8")
+    documented = (REPOSITORY / "docs" / "how-to" / "checking.md").read_text(encoding="utf-8")
     example = textwrap.dedent(documented.split("test's own process:\n\n")[1].split("\nWithout")[0])
     agent = 'async def my_agent(run):\n    await run.say("Hello!")\n\n\n'
     project.makepyfile(agent + example)

@@ -143,7 +143,7 @@ async def test_the_reader(capsys: pytest.CaptureFixture[str]) -> None:
 
 async def test_the_tools_of_the_chat_page(tmp_path: Path) -> None:
     """The functions that it shows are tools, and one is what the assistant calls."""
-    page = (REPOSITORY / "docs" / "chat.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "how-to" / "chat.md").read_text(encoding="utf-8")
     [block] = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     path = tmp_path / "mytools.py"
     path.write_text(block, encoding="utf-8")

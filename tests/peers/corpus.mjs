@@ -1,5 +1,5 @@
-// The client of @ag-ui/client behind the line protocol of the corpus (docs/corpus.md): a line of
-// JSON in for each case, a line out.
+// The client of @ag-ui/client behind the line protocol of the corpus (docs/how-to/corpus.md): a line
+// of JSON in for each case, a line out.
 //
 // The bytes of a case come over a `fetch` of our own, so that the client's own transport reads
 // them. The client resolves for a stream that breaks off, hence "truncated" is what the events say.

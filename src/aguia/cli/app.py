@@ -632,7 +632,7 @@ def run(
         typer.Argument(
             metavar="COMMAND",
             help="What starts the client: a program that answers lines of JSON on its standard"
-            " input with lines on its standard output, as docs/corpus.md describes them. For"
+            " input with lines on its standard output, as docs/how-to/corpus.md describes them. For"
             " example: aguia corpus run -- node adapter.mjs",
             show_default=False,
         ),

@@ -8,7 +8,7 @@
 
 `Case` says what a case is, `problems` compares a client's reply with what is expected, and
 `run_command` asks a client in a process of its own, over a line protocol: `aguia corpus run`
-does that, and `docs/corpus.md` describes both files and lines.
+does that, and `docs/how-to/corpus.md` describes both files and lines.
 """
 
 from aguia.testing.corpus.cases import FACTS, OUTCOMES, Case, case, cases

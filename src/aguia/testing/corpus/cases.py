@@ -46,7 +46,7 @@ class Case:
         rules: the ids of the rules that it shows.
         input: the run input that the stream answers, whole; None where the client knows of none.
         stream: its events, as they are sent.
-        expect: what has to become of it, as `docs/corpus.md` describes it.
+        expect: what has to become of it, as `docs/how-to/corpus.md` describes it.
         reference: how the reference client differs, where it does, else "".
     """
 
