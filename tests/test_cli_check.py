@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from aguia.codec import protobuf
 from aguia.codec.json import convert_event
 from aguia.protocol.rules import RULES
 from aguia.testing import assert_conformant
-from support import REPOSITORY
 from support_cli import Done, aguia
 
 Json = dict[str, Any]
@@ -402,24 +400,6 @@ def test_a_live_agent_is_asked_and_checked(tmp_path: Path) -> None:
         given.write_text(json.dumps({"threadId": "t7", "state": {"n": 1}}))
         assert aguia("check", url, "--input", given).code == 1
         assert (sent[1][1]["threadId"], sent[1][1]["state"]) == ("t7", {"n": 1})
-
-
-def test_the_output_in_the_documentation_is_what_is_printed(tmp_path: Path) -> None:
-    given = tmp_path / "input.json"
-    given.write_text('{"threadId": "t", "runId": "r"}', encoding="utf-8")
-    events = (
-        RUN,
-        {"type": "TEXT_MESSAGE_START", "messageId": "m-1"},
-        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m-2", "delta": "Hello"},
-        {"type": "TEXT_MESSAGE_END", "messageId": "m-1"},
-        END,
-    )
-    texts = [json.dumps(event, separators=(",", ":")) for event in events]
-    with serving("".join(f"data: {text}\n\n" for text in texts).encode()) as (url, _):
-        done = aguia("check", url, "--input", given)
-    printed = done.out.replace(url, "http://127.0.0.1:8000/agent").strip()
-    documented = (REPOSITORY / "docs" / "how-to" / "checking.md").read_text(encoding="utf-8")
-    assert textwrap.indent(printed, "    ") in documented
 
 
 def test_a_live_agent_that_keeps_the_rules_passes() -> None:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import textwrap
 from importlib.metadata import EntryPoint
 from typing import Final
 
@@ -363,12 +362,3 @@ def test_without_fixtures():
 """,
     )
     result.assert_outcomes(passed=2, failed=1, skipped=1, xfailed=1)
-
-
-def test_the_first_example_of_the_documentation_needs_no_plugin(project: pytest.Pytester) -> None:
-    documented = (REPOSITORY / "docs" / "how-to" / "checking.md").read_text(encoding="utf-8")
-    example = textwrap.dedent(documented.split("test's own process:\n\n")[1].split("\nWithout")[0])
-    agent = 'async def my_agent(run):\n    await run.say("Hello!")\n\n\n'
-    project.makepyfile(agent + example)
-    plugin = ("-p", "pytest_aguia", "-p", "no:cacheprovider")
-    project.runpytest_inprocess(*plugin).assert_outcomes(passed=1)
