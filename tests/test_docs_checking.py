@@ -41,7 +41,7 @@ def checking_step(agent: str, port: int) -> str:
     ("agent", "code"),
     [
         ("aguia serve myagent:agent --port 8001", 0),
-        ("python faulty.py", 1),
+        ("uvicorn faulty:app --port 8001", 1),
     ],
 )
 def test_the_workflow_checks_an_agent(
@@ -49,7 +49,7 @@ def test_the_workflow_checks_an_agent(
 ) -> None:
     """Its shell and options are those that GitHub runs steps with."""
     for name in ("myagent.py", "faulty.py"):
-        text = block("python", f" {name}").replace("8000", str(free_port))
+        text = block("python", f" {name}")
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "input.json").write_text(block("json", "{"), encoding="utf-8")
     step = subprocess.Popen(
