@@ -15,12 +15,14 @@ import msgspec
 import pydantic
 import pytest
 
+from aguia import TextPart, sync
 from aguia.codec.json import decode_event, encode
 from aguia.interop.schemas import convert, schema_of
 from aguia.interop.values import plain_event, plain_value
 from aguia.protocol.events import CustomEvent, TextMessageStartEvent
 from aguia.protocol.messages import UserMessage
-from aguia.server import Run
+from aguia.server import InProcess, Run
+from aguia.testing import assert_conformant, assert_conversation
 from support_runs import record
 
 
@@ -331,6 +333,38 @@ def test_every_official_event_can_be_emitted() -> None:
         if name.endswith("Event") and name not in ("BaseEvent", "Event")
     }
     assert len(kinds) == 31
+
+
+def test_models_are_read_and_judged_where_tests_take_events() -> None:
+    events = [
+        official.RunStartedEvent(thread_id="t", run_id="r", protocol_version="1.0"),
+        official.TextMessageStartEvent(message_id="m"),
+        official.TextMessageContentEvent(message_id="m", delta="Hello"),
+        official.TextMessageEndEvent(message_id="m"),
+        official.RunFinishedEvent(thread_id="t", run_id="r"),
+    ]
+    assert_conformant(events, warnings=True)
+    assert_conversation(events, texts=["Hello"], outcome="success")
+    with pytest.raises(AssertionError, match="STREAM-1 event 1"):
+        assert_conformant([events[0], *events[2:]])
+
+
+def test_a_client_takes_models_for_what_is_said_and_offered() -> None:
+    seen = []
+
+    async def agent(run: Run) -> None:
+        seen.append((run.messages, run.tools))
+        await run.say("Hello")
+
+    tool = official.Tool(name="look", description="Looks.", parameters={"type": "object"})
+    part = official.TextPart(type="text", text="And now?")
+    with sync.Agent(InProcess(agent), messages=[USER], tools=[tool]) as client:
+        client.ask(official.UserMessage(id="u-2", role="user", content="What is new?"))
+        client.ask([part, "Well?"])
+    (first, tools), (second, _) = seen
+    assert [message.content for message in first] == ["Hi", "What is new?"]
+    assert [tool.name for tool in tools] == ["look"]
+    assert second[-1].content == [TextPart(text="And now?"), TextPart(text="Well?")]
 
 
 # Schemas

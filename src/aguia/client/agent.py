@@ -24,6 +24,7 @@ from aguia.client.transports import SSE, DeclaringTransport, Timeouts, Transport
 from aguia.codec.json import MAX_DEPTH
 from aguia.codec.sse import MAX_FRAME
 from aguia.conversation import Conversation, Messages
+from aguia.interop.values import Model, plain_model
 from aguia.pipeline.enforcement import enforce_list
 from aguia.pipeline.middleware import Middleware, RunMiddleware
 from aguia.pipeline.verification import MAX_OPEN_ITEMS
@@ -52,7 +53,7 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-Offer = Tool | dict[str, Any] | FunctionTool | Callable[..., Any]
+Offer = Tool | dict[str, Any] | Model | FunctionTool | Callable[..., Any]
 """A tool that is offered: only declared, or with the function that carries it out."""
 
 
@@ -60,7 +61,7 @@ class AgentOptions(TypedDict, total=False):
     """What an `Agent` may be told, whatever its transport; see there."""
 
     thread_id: str | None
-    messages: Iterable[Message | dict[str, Any]]
+    messages: Iterable[Message | dict[str, Any] | Model]
     state: Any
     interrupts: Iterable[Interrupt | dict[str, Any]]
     history: Mapping[str, Any] | str | bytes | None
@@ -222,7 +223,7 @@ class Agent(ThreadView):
         transport: Transport,
         *,
         thread_id: str | None = None,
-        messages: Iterable[Message | dict[str, Any]] = (),
+        messages: Iterable[Message | dict[str, Any] | Model] = (),
         state: Any = UNSET,
         interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         history: Mapping[str, Any] | str | bytes | None = None,
@@ -380,7 +381,8 @@ class Agent(ThreadView):
     def _offered(self, tools: Iterable[Offer]) -> tuple[list[Tool], dict[str, FunctionTool]]:
         functions: dict[str, FunctionTool] = {}
         declared: list[Any] = []
-        for tool in tools:
+        for offered in tools:
+            tool: Any = plain_model(offered)
             if isinstance(tool, Tool | dict):
                 declared.append(tool)
                 continue

@@ -26,6 +26,7 @@ from aguia.codec.json import (
 from aguia.codec.sse import MAX_FRAME
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation
+from aguia.interop.values import Model, plain_model
 from aguia.pipeline.compatibility import noting, upgrade_message
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
 from aguia.pipeline.enforcement import enforce_input, enforce_list, enforce_value
@@ -56,9 +57,13 @@ Content: TypeAlias = (
     | ContentPart
     | Message
     | Mapping[str, Any]
-    | Sequence[str | ContentPart | Message | Mapping[str, Any]]
+    | Model
+    | Sequence[str | ContentPart | Message | Mapping[str, Any] | Model]
 )
-"""What may be said: text, content parts, or whole messages, typed or as plain JSON."""
+"""What may be said: text, content parts, or whole messages.
+
+Parts and messages are typed, plain JSON, or models of the official package.
+"""
 
 Answers: TypeAlias = Mapping[str, Any] | Iterable[ResumeEntry | dict[str, Any]]
 """The answers to interrupts: by the interrupt's id, or as entries; see `resume_entries`."""
@@ -132,7 +137,7 @@ class Thread:
         self,
         *,
         thread_id: str | None = None,
-        messages: Iterable[Message | dict[str, Any]] = (),
+        messages: Iterable[Message | dict[str, Any] | Model] = (),
         state: Any = UNSET,
         interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         history: Mapping[str, Any] | str | bytes | None = None,
@@ -141,7 +146,7 @@ class Thread:
         limits: Limits = _LIMITS,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
     ) -> None:
-        messages, interrupts = list(messages), list(interrupts)
+        messages, interrupts = [plain_model(each) for each in messages], list(interrupts)
         stored_calls: list[str] = []
         if history is not None:
             if messages or interrupts or state is not UNSET:
@@ -160,7 +165,7 @@ class Thread:
         self._noted: list[ProtocolWarning] = []
         # A consumer that has read nothing yet judges and holds what the thread starts from. All
         # that is in the conversation, from here on, has been judged, and is not judged again.
-        given = [
+        given: list[Any] = [
             enforce_value(message, type(message), self.warn, f"/messages/{index}")
             if isinstance(message, Message)
             else message
@@ -251,6 +256,7 @@ class Thread:
             return []
         if isinstance(content, str):
             return [UserMessage(id=f"msg-{uuid4().hex}", content=content)]
+        content = plain_model(content)
         if isinstance(content, Message | ContentPart | Mapping):
             content = [content]
         if not isinstance(content, Iterable):
@@ -258,7 +264,8 @@ class Thread:
                 f"what is said is text, content parts or messages, not {type(content).__name__}"
             )
         given: list[Any] = [
-            {"type": "text", "text": item} if isinstance(item, str) else item for item in content
+            {"type": "text", "text": item} if isinstance(item, str) else plain_model(item)
+            for item in content
         ]
         # Parts as they were before 1.0 are upgraded, like the messages that hold them (VER-4).
         note = noting(self.warn, only_losses=True)

@@ -5,13 +5,20 @@ the official `ag_ui.core` package are understood wherever they are installed.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from aguia.codec.json import copy_value
 
-__all__ = ["plain_event", "plain_value"]
+__all__ = ["Model", "plain_event", "plain_model", "plain_value"]
+
+
+class Model(Protocol):
+    """A pydantic model, such as those of the official `ag_ui.core` package."""
+
+    def model_dump(self, *, mode: str, by_alias: bool) -> dict[str, Any]:
+        """Return its members as plain JSON."""
 
 
 def plain_value(value: Any) -> Any:
@@ -32,18 +39,27 @@ def plain_event(event: Any) -> dict[str, Any]:
     A pydantic model's optional members that are None stay away, and a required one that is
     None is null (EVT-4). Raises `TypeError` for what is no event at all.
     """
-    dump = getattr(event, "model_dump", None)
-    if dump is not None:
-        plain: dict[str, Any] = dump(mode="json", by_alias=True)
-        _drop_unset(event, plain)
-        return plain
-    if isinstance(event, msgspec.Struct | Mapping):
-        value = plain_value(event)
+    plain = plain_model(event)
+    if isinstance(plain, msgspec.Struct | Mapping):
+        value = plain if plain is not event else plain_value(event)
         if isinstance(value, dict):
             return value
     raise TypeError(
         f"an event is a typed event, a dictionary or a model, not {type(event).__name__}"
     )
+
+
+def plain_model(value: Any) -> Any:
+    """A pydantic model of something on the wire as plain JSON; anything else as it is.
+
+    Its optional members that are None stay away, and a required one that is None is null (EVT-4).
+    """
+    dump = getattr(value, "model_dump", None)
+    if dump is None or isinstance(value, type):
+        return value
+    plain: dict[str, Any] = dump(mode="json", by_alias=True)
+    _drop_unset(value, plain)
+    return plain
 
 
 def _drop_unset(value: Any, plain: Any) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from aguia.consumer import Consumer
 from aguia.conversation import Conversation
+from aguia.interop.values import Model, plain_model
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import AguiaError
 from aguia.protocol.events import Event
@@ -24,7 +25,7 @@ _SHOWN: Final = 10
 
 
 def assert_conformant(
-    events: Iterable[Event | dict[str, Any]] | bytes,
+    events: Iterable[Event | dict[str, Any] | Model] | bytes,
     input: RunAgentInput | dict[str, Any] | None = None,
     *,
     ignore: Iterable[str] = (),
@@ -37,8 +38,9 @@ def assert_conformant(
     application's itself (FRONT-1), counts where this is asked to be `strict`.
 
     Args:
-        events: the stream: events, typed or as plain JSON, or the bytes of a body or recording.
-            Of a recording that holds several runs, each is checked.
+        events: the stream: events, typed, as plain JSON or as models of the official package; or
+            the bytes of a body or recording. Of a recording that holds several runs, each is
+            checked.
         input: the run input that it answers, where a recording does not hold it.
         ignore: ids of rules, or of their families, that may be broken.
         warnings: whether warnings count as well.
@@ -102,7 +104,7 @@ def complaint(
 
 
 def assert_conversation(
-    events: Iterable[Event | dict[str, Any]] | bytes,
+    events: Iterable[Event | dict[str, Any] | Model] | bytes,
     *,
     input: RunAgentInput | dict[str, Any] | None = None,
     messages: Iterable[Any] | None = None,
@@ -115,7 +117,8 @@ def assert_conversation(
     """Assert what a stream builds, as a reader sees it; what isn't given isn't compared.
 
     Args:
-        events: the stream: events, typed or as plain JSON, or the bytes of an SSE body.
+        events: the stream: events, typed, as plain JSON or as models of the official package; or
+            the bytes of an SSE body.
         input: the run input that it answers.
         messages: the messages afterwards. Each needs the members that are named, and may have
             more, in objects inside of it too; lists have to be as long.
@@ -136,7 +139,7 @@ def assert_conversation(
                 pass
         else:
             for event in events:
-                for _ in consumer.receive_event(event):
+                for _ in consumer.receive_event(plain_model(event)):
                     pass
         for _ in consumer.end():
             pass

@@ -24,6 +24,7 @@ from aguia.codec.json import (
 )
 from aguia.codec.sse import MAX_FRAME
 from aguia.conversation import Conversation
+from aguia.interop.values import plain_model
 from aguia.pipeline.compatibility import Compatibility, noting, upgrade_input
 from aguia.pipeline.downgrade import parse_peer_version, without_subagents
 from aguia.pipeline.enforcement import enforce_event, enforce_input
@@ -198,8 +199,12 @@ class Checker:
         return self.findings[before:]
 
     def receive_event(self, event: Any, line: int | None = None) -> list[Finding]:
-        """Take the next event as a typed value or as plain JSON; return what is found new."""
+        """Take the next event; return what is found new.
+
+        Typed, as plain JSON, or a model of the official package.
+        """
         before = len(self.findings)
+        event = plain_model(event)
         self._next(event, line)
         try:
             raw = copy_value(event, self._max_depth)
