@@ -448,6 +448,26 @@ def test_every_kind_of_change_is_compact(screen: Screen) -> None:
     ]
 
 
+def test_an_answer_that_comes_in_a_snapshot_alone_is_shown(screen: Screen) -> None:
+    """Some bridges restate the thread at the end, and that is where what nobody streamed is."""
+    messages: list[dict[str, Any]] = [
+        {"id": "u-1", "role": "user", "content": "Hello"},
+        {"id": "a-1", "role": "assistant", "content": "Of an earlier run."},
+        {"id": "u-2", "role": "user", "content": "And now?"},
+        {"id": "m", "role": "assistant", "content": "Streamed."},
+        {"id": "a-2", "role": "assistant", "content": "Not streamed."},
+        {"id": "a-3", "role": "assistant", "toolCalls": []},
+    ]
+    restated = {"type": "MESSAGES_SNAPSHOT", "messages": messages}
+    shown = screen.show(*text("m", "Streamed."), restated, restated)
+    assert shown.splitlines() == [
+        "Streamed.",
+        "  ≡ messages: 6 restated",
+        "Not streamed.",
+        "  ≡ messages: 6 restated",
+    ]
+
+
 def test_how_a_run_ended_is_said_when_it_is_not_plain_success(screen: Screen) -> None:
     """RUN-10: a cancelled run is presented neither as success nor as failure."""
     assert screen.show(end={**FINISHED, "outcome": {"type": "success"}}) == ""

@@ -65,7 +65,13 @@ from aguia.protocol.events import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
-from aguia.protocol.messages import ToolCall, ToolMessage
+from aguia.protocol.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from aguia.protocol.outcomes import (
     Interrupt,
     RunFinishedCancelledOutcome,
@@ -174,6 +180,7 @@ class Renderer:
         self._items: dict[str, _Item] = {}
         self._agents: dict[str, str] = {}
         self._tools: dict[str, str] = {}  # of the calls of all runs: one may be answered later
+        self._said: set[str] = set()  # the messages of all runs, which a snapshot may restate
         self._clock = clock
         self._floor: str | None = None  # who has it: a subagent, "" the agent itself, or nobody
         self._spoke = 0.0  # when that one was last heard
@@ -384,6 +391,7 @@ class Renderer:
     def _show(self, event: Event) -> None:
         match event:
             case TextMessageStartEvent():
+                self._said.add(event.message_id)
                 name = event.name or ""
                 role = "" if event.role in (UNSET, "assistant") else str(event.role)
                 key = f"text {event.message_id}"
@@ -453,6 +461,9 @@ class Renderer:
                 )
             case MessagesSnapshotEvent():
                 self._aside(f"≡ messages: {len(event.messages)} restated", "state")
+                for message in _answers(event.messages):
+                    if message.id not in self._said:
+                        self._whole(message)
             case CustomEvent():
                 self._aside(f"◇ {event.name}: {brief(event.value)}", "aside")
             case RunFinishedEvent():
@@ -465,6 +476,13 @@ class Renderer:
             case _:
                 # Nothing to see: the start of a span, what only providers understand.
                 pass
+
+    def _whole(self, message: AssistantMessage) -> None:
+        """What a message says that comes as a whole."""
+        id_ = message.id
+        self._show(TextMessageStartEvent(message_id=id_, name=message.name))
+        self._show(TextMessageContentEvent(message_id=id_, delta=message.content or ""))
+        self._show(TextMessageEndEvent(message_id=id_))
 
     def _finished(self, event: RunFinishedEvent) -> None:
         self.end()
@@ -817,6 +835,17 @@ class _Item:
     length: int = 0  # of a call's arguments so far
     cut: int = 0  # how much of it is not shown
     cleaner: Cleaner = field(default_factory=Cleaner)
+
+
+def _answers(messages: Sequence[Message]) -> list[AssistantMessage]:
+    """What has been said to the user's last message; the chat has seen what was before."""
+    found: list[AssistantMessage] = []
+    for message in messages:
+        if isinstance(message, UserMessage):
+            found = []
+        elif isinstance(message, AssistantMessage) and message.content:
+            found.append(message)
+    return found
 
 
 @dataclass(slots=True)
