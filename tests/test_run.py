@@ -416,6 +416,8 @@ async def test_what_the_input_holds_is_at_hand() -> None:
     async def agent(run: Run) -> None:
         assert [message.id for message in run.messages] == ["u"]
         assert [tool.name for tool in run.tools] == ["open_file"]
+        assert run.offers("open_file")
+        assert not run.offers("open_files")
         assert [each.value for each in run.context] == ["spring"]
         assert run.forwarded_props == {"a": None}
         assert run.principal == "ana"

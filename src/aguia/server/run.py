@@ -211,6 +211,10 @@ class Run(Speaker):
 
     # The application's tools
 
+    def offers(self, tool_name: str) -> bool:
+        """Whether the application offers a tool of this name, so that it may be called."""
+        return any(tool.name == tool_name for tool in self.tools)
+
     async def call(
         self,
         tool_name: str,
@@ -230,7 +234,7 @@ class Run(Speaker):
         Raises `SequenceViolation` for a tool that the input does not offer (FRONT-6), unless
         forced.
         """
-        if not force and all(tool.name != tool_name for tool in self.tools):
+        if not force and not self.offers(tool_name):
             raise SequenceViolation(
                 f"the application offers no tool '{tool_name}'",
                 rule="FRONT-6",

@@ -100,7 +100,7 @@ async def _answer(turn: Turn) -> dict[str, Any] | None:
 
 def _help(turn: Turn) -> str:
     """What the assistant can do; `open` only where the application can do its part of it."""
-    can_open = any(tool.name == OPEN_FILE for tool in turn.run.tools)
+    can_open = turn.run.offers(OPEN_FILE)
     return HELP.format(**{**USAGE, "open": f"  {USAGE['open']}\n" if can_open else ""})
 
 

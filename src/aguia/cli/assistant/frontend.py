@@ -33,7 +33,7 @@ async def open_file(turn: Turn, path: str) -> dict[str, Any] | None:
             await turn.say(f"{error}\n")
             return {"opened": False}
     async with turn.phase(1) as ended:
-        if all(tool.name != OPEN_FILE for tool in turn.run.tools):
+        if not turn.run.offers(OPEN_FILE):
             ended("failed")
             await turn.say(
                 f"Your application offers no tool named {OPEN_FILE}, so I cannot open {found} "

@@ -89,7 +89,7 @@ class Turn:
 
         The application may offer one of the same name, which it alone would answer (FRONT-1).
         """
-        return f"folder_{name}" if any(tool.name == name for tool in self.run.tools) else name
+        return f"folder_{name}" if self.run.offers(name) else name
 
     async def make_call(self, name: str, arguments: dict[str, Any]) -> ToolCallStream:
         """Makes a tool call, its arguments in several deltas."""
