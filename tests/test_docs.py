@@ -186,6 +186,19 @@ RIGHT: Final = {
         fence("console", "$ aguia serve", "Serving ... at http://127.0.0.1:8000/"),
         fence("console", "$ aguia chat http://127.0.0.1:8000/", "> help", "...", "> /nothing"),
     ],
+    "a consent": [
+        fence(
+            "python", "# mine.py", "def open_file(path: str) -> str:", "    return 'It is open.'"
+        ),
+        fence("console", "$ touch a.txt", "$ aguia serve"),
+        fence(
+            "console",
+            "$ aguia chat http://127.0.0.1:8000/ --tools mine.py",
+            "> open a.txt",
+            "Run open_file? yes",
+            "The application reports for a.txt: It is open.",
+        ),
+    ],
 }
 
 WRONG: Final = {
