@@ -1464,8 +1464,9 @@ async def test_an_answer_of_the_wrong_form_says_where_it_is(type_: Any) -> None:
         with pytest.raises(InvalidInput, match="'i' doesn't fit") as caught:
             run.resume.answer("i", type_)
         assert caught.value.path == "/resume/1/payload"
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInput, match="'empty' doesn't fit") as caught:
             run.resume.answer("empty", type_)
+        assert "at ''" not in str(caught.value)  # the whole answer is no place
 
     resume = [
         {"interruptId": "empty", "status": "resolved"},

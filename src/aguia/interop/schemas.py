@@ -45,7 +45,9 @@ class Mismatch(ValueError):
             (shorten(place, _MAX_TEXT), shorten(message, _MAX_TEXT))
             for place, message in problems[:_MAX_PROBLEMS]
         ]
-        super().__init__("; ".join(f"at '{place}': {text}" for place, text in self.problems))
+        super().__init__(
+            "; ".join(f"at '{place}': {text}" if place else text for place, text in self.problems)
+        )
 
 
 def schema_of(type_: Any) -> dict[str, Any]:
