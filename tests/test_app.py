@@ -766,6 +766,7 @@ async def test_a_request_that_the_server_cuts_still_ends_in_order() -> None:
         {"body_timeout": 0},
         {"on_disconnect": "stop"},
         {"capabilities": {"nope": 1}},
+        {"allow_origins": [None]},
     ],
 )
 def test_settings_that_cannot_be_right_are_refused_at_once(settings: dict[str, Any]) -> None:
@@ -774,6 +775,38 @@ def test_settings_that_cannot_be_right_are_refused_at_once(settings: dict[str, A
 
     with pytest.raises((TypeError, ValueError)):
         AgentApp(agent, **settings)
+
+
+@pytest.mark.parametrize(
+    ("origin", "sent_by_browsers"),
+    [
+        ("https://app.example.com", True),
+        ("http://localhost:5173", True),
+        ("http://[::1]:8000", True),
+        ("capacitor://localhost", True),
+        ("https://xn--bcher-kva.example", True),
+        ("null", True),
+        ("*", True),
+        ("http://localhost:5173/", False),
+        ("https://app.example.com/chat", False),
+        ("https://App.example.com", False),
+        ("https://bücher.example", False),
+        ("http://app.example.com:80", False),
+        ("https://app.example.com:443", False),
+        ("https://*.example.com", False),
+        ("localhost:5173", False),
+        ("app.example.com", False),
+        ("", False),
+    ],
+)
+def test_an_origin_that_no_browser_sends_is_refused_at_once(
+    origin: str, sent_by_browsers: bool
+) -> None:
+    if sent_by_browsers:
+        AgentApp(hello, allow_origins=[origin])
+        return
+    with pytest.raises(ValueError, match="is no origin, which is a scheme and a host"):
+        AgentApp(hello, allow_origins=[origin])
 
 
 @pytest.mark.parametrize("agent", ["hello:agent", None, 5])

@@ -23,6 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import pytest
 
 from aguia import PROTOCOL_VERSION, __version__
@@ -369,6 +370,25 @@ def test_exceptions_are_told_to_clients_if_one_asks_for_it(agents: Path) -> None
     assert refused.returncode == 2
     assert "AgentApp(..., expose_errors=True)" in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+def test_pages_of_an_origin_may_call_if_one_says_so(agents: Path) -> None:
+    origins = ["http://localhost:5173", "https://app.example.com"]
+    options = [option for origin in origins for option in ("--allow-origin", origin)]
+    with serving("agents", *options, cwd=agents) as (url, _):
+        for origin in (*origins, "https://evil.example.com"):
+            asked = {"origin": origin, "access-control-request-method": "POST"}
+            answer = httpx.options(url, headers=asked, verify=False)
+            allowed = answer.headers.get("access-control-allow-origin")
+            assert allowed == (origin if origin in origins else None)
+    for name, origin, words in (
+        ("agents:app", origins[0], "AgentApp(..., allow_origins=['http://localhost:5173'])"),
+        ("agents", "http://localhost:5173/", "'http://localhost:5173/' is no origin"),
+    ):
+        refused = aguia("serve", name, "--allow-origin", origin, "--port", "0", cwd=agents)
+        assert refused.returncode == 2
+        assert words in refused.stderr
+        assert refused.stderr.count("\n") == 1
 
 
 def test_a_port_in_use_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

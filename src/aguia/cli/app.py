@@ -89,11 +89,29 @@ def serve(
             " setting of its own for it.",
         ),
     ] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="An origin whose web pages may call the agent (CORS), for example"
+            " http://localhost:5173; may be repeated, and * is all. An AgentApp has a setting"
+            " of its own for it.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve an agent over HTTP. Ctrl-C ends it, with exit code 0."""
     from aguia.cli.serve import serve
 
-    raise typer.Exit(serve(agent, host=host, port=port, expose_errors=expose_errors))
+    raise typer.Exit(
+        serve(
+            agent,
+            host=host,
+            port=port,
+            expose_errors=expose_errors,
+            allow_origins=allow_origin or (),
+        )
+    )
 
 
 @app.command(cls=_Command)

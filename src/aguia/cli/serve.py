@@ -8,9 +8,9 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -30,6 +30,13 @@ GRACE_SECONDS = 1.0
 """How long runs that are under way may go on once the server is told to stop."""
 
 
+class _Settings(TypedDict, total=False):
+    """What the command line says of an application that it makes."""
+
+    expose_errors: bool
+    allow_origins: Sequence[str]
+
+
 class StartError(Exception):
     """The server cannot start; the text says why, in one line, and `code` is the exit code."""
 
@@ -38,10 +45,18 @@ class StartError(Exception):
         self.code = code
 
 
-def serve(agent: str | None, *, host: str, port: int, expose_errors: bool = False) -> int:
+def serve(
+    agent: str | None,
+    *,
+    host: str,
+    port: int,
+    expose_errors: bool = False,
+    allow_origins: Sequence[str] = (),
+) -> int:
     """Serves `agent` ("module:name", or the folder assistant) until Ctrl-C; the exit code.
 
-    `expose_errors`: clients are told what an exception says.
+    `expose_errors`: clients are told what an exception says. `allow_origins`: whose web pages may
+    call the agent; the folder assistant answers those of this machine alone.
 
     0 after Ctrl-C, which is how a server ends; 1 when it cannot listen; 2 when there is no such
     agent.
@@ -49,10 +64,11 @@ def serve(agent: str | None, *, host: str, port: int, expose_errors: bool = Fals
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(name)s: %(message)s")
     try:
         local_only = agent is None and host in LOOPBACK
+        settings: _Settings = {"expose_errors": expose_errors, "allow_origins": allow_origins}
         agents = (
-            assistant(os.getcwd(), writable=local_only, expose_errors=expose_errors)
+            assistant(os.getcwd(), writable=local_only, **settings)
             if agent is None
-            else load(agent, expose_errors=expose_errors)
+            else load(agent, **settings)
         )
         listener = bind(host, port)
     except StartError as error:
@@ -83,19 +99,19 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def assistant(folder: str, *, writable: bool, expose_errors: bool = False) -> AgentApp:
+def assistant(folder: str, *, writable: bool, **settings: Unpack[_Settings]) -> AgentApp:
     """The folder assistant as an application; `writable`: it may change files when told to."""
     from aguia.cli.assistant import folder_assistant
 
-    return AgentApp(folder_assistant(folder, writable=writable), expose_errors=expose_errors)
+    return _app(folder_assistant(folder, writable=writable), settings)
 
 
-def load(name: str, *, expose_errors: bool = False) -> AgentApp | Agents:
+def load(name: str, **settings: Unpack[_Settings]) -> AgentApp | Agents:
     """The application for "module:name": an agent function, or an application as it is.
 
     Raises:
         StartError: there is no such module or name, what it names is no agent, or it is an
-            application, which has its own say in `expose_errors`.
+            application, which has its own say in the settings.
     """
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "agent"
@@ -115,10 +131,15 @@ def load(name: str, *, expose_errors: bool = False) -> AgentApp | Agents:
             raise _no_agent(f"the module '{module_name}' has no '{attribute}'{_hint(value)}")
         value = getattr(value, part)
     if isinstance(value, AgentApp | Agents):
-        if expose_errors:
+        if settings.get("expose_errors"):
             raise _no_agent(
                 f"'{name}' is {_kind(value)}, which --expose-errors does not reach; write"
                 " AgentApp(..., expose_errors=True)"
+            )
+        if origins := settings.get("allow_origins"):
+            raise _no_agent(
+                f"'{name}' is {_kind(value)}, which --allow-origin does not reach; write"
+                f" AgentApp(..., allow_origins={list(origins)})"
             )
         return value
     if isinstance(value, type):
@@ -130,7 +151,7 @@ def load(name: str, *, expose_errors: bool = False) -> AgentApp | Agents:
             f"'{name}' is {_kind(value)}; an agent is a function that takes a Run, or an AgentApp"
         )
     try:
-        app = AgentApp(cast(Agent, value), expose_errors=expose_errors)
+        app = _app(cast(Agent, value), settings)
     except TypeError as error:
         raise _no_agent(f"'{name}': {error}") from error
     if _is_plain(value):
@@ -139,6 +160,13 @@ def load(name: str, *, expose_errors: bool = False) -> AgentApp | Agents:
             " is a coroutine or an iterator of events, every run of it fails\n"
         )
     return app
+
+
+def _app(agent: Agent, settings: _Settings) -> AgentApp:
+    try:
+        return AgentApp(agent, **settings)
+    except ValueError as error:
+        raise StartError(str(error), code=2) from error
 
 
 def _is_plain(value: Any) -> bool:

@@ -7,6 +7,7 @@ Starlette's.
 import asyncio
 import inspect
 import logging
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, Final, Literal
@@ -43,6 +44,9 @@ their turn, and this one's agent too, so that what it says meanwhile leaves in o
 to sockets is most of what serving costs.
 """
 
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._~-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
+_USUAL_PORT: Final = re.compile(r"http://.*:80|https://.*:443")
+
 Authenticate = Callable[[Request], Awaitable[Any] | Any]
 
 
@@ -68,7 +72,8 @@ class AgentApp:
         capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
         body_timeout: seconds in which a run input has to arrive, or None to wait for ever.
-        allow_origins: origins whose pages may call the agent (CORS); "*" for all.
+        allow_origins: origins whose pages may call the agent (CORS), as browsers write them:
+            "https://example.com", "http://localhost:5173"; "*" for all.
 
     Raises `TypeError` or `ValueError` for a setting that can't be right.
 
@@ -122,6 +127,8 @@ class AgentApp:
         self._busy: Counter[Hashable] = Counter()
         self._closing = False
         origins = [allow_origins] if isinstance(allow_origins, str) else list(allow_origins)
+        for origin in origins:
+            _check_origin(origin)
         self._answer: ASGIApp = self._http
         if origins:
             self._answer = CORSMiddleware(
@@ -432,6 +439,19 @@ def _check_seconds(**settings: float | None) -> None:
     for name, seconds in settings.items():
         if seconds is not None and not seconds > 0:
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds}")
+
+
+def _check_origin(origin: str) -> None:
+    """Raise for what no browser sends as an origin, hence would never be allowed."""
+    if not isinstance(origin, str):
+        raise TypeError(f"an origin is a string, not {type(origin).__name__}")
+    if origin in ("*", "null"):
+        return
+    if not _ORIGIN.fullmatch(origin) or _USUAL_PORT.fullmatch(origin):
+        raise ValueError(
+            f"{origin!r} is no origin, which is a scheme and a host, in small letters, and a port"
+            " where it is not the usual one: https://example.com, http://localhost:5173"
+        )
 
 
 class _Refused(Exception):
