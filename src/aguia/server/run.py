@@ -6,7 +6,7 @@ none of the run's business (design decision 9).
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import msgspec
 
@@ -180,19 +180,25 @@ class Run(Speaker):
 
     # State
 
-    @property
-    def state(self) -> Any:
-        """The shared state, a live value.
+    if TYPE_CHECKING:
+        # Of a property, type checkers take what was last assigned for the type.
+        state: Any
+        """The shared state, a live value: change it anywhere inside, or assign a new one."""
+    else:
 
-        Change it anywhere inside, or assign a new one: what changed is sent before the next
-        event, by `flush`, and at the end of the run, as one delta or, where that is shorter,
-        a snapshot.
-        """
-        return self._producer.state
+        @property
+        def state(self) -> Any:
+            """The shared state, a live value.
 
-    @state.setter
-    def state(self, value: Any) -> None:
-        self._producer.state = value
+            Change it anywhere inside, or assign a new one: what changed is sent before the next
+            event, by `flush`, and at the end of the run, as one delta or, where that is shorter,
+            a snapshot.
+            """
+            return self._producer.state
+
+        @state.setter
+        def state(self, value: Any) -> None:
+            self._producer.state = value
 
     async def flush(self) -> None:
         """Send what has been changed in `state` now."""
