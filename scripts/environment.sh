@@ -80,33 +80,56 @@ environment() {
     export PATH="$venv/bin:$PATH"
 }
 
-# npm_peers: the npm packages of tests/peers, unless AGUIA_PEERS names where they are already.
+# npm_packages FOLDER VARIABLE: the npm packages that the lock file in FOLDER pins, unless the
+# environment's VARIABLE names the node_modules folder where they are already.
 #
-# Where they can't be had it calls `without_peers WHY`, which the script defines.
+# Where they can't be had it calls `without_npm FOLDER WHY`, which the script defines.
 # node_modules/.made-from is written last, as in environment().
-npm_peers() {
-    local modules=tests/peers/node_modules made_from
-    if [ -n "${AGUIA_PEERS:-}" ]; then
-        say "Using the npm peers in $AGUIA_PEERS"
+npm_packages() {
+    local folder=$1 variable=$2 made_from
+    if [ -n "${!variable:-}" ]; then
+        say "Using the npm packages in ${!variable} for $folder"
         return
     fi
     if ! quietly command -v node || ! quietly command -v npm; then
-        without_peers "Node or npm is missing"
+        without_npm "$folder" "Node or npm is missing"
         return
     fi
     if ! quietly node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; then
-        without_peers "Node 18 or newer is needed, this one is $(node --version 2>&1 | head -n 1)"
+        without_npm "$folder" \
+            "Node 18 or newer is needed, this one is $(node --version 2>&1 | head -n 1)"
         return
     fi
-    made_from=$(node --version && cat tests/peers/package.json tests/peers/package-lock.json)
-    if is_from "$modules/.made-from" "$made_from"; then
-        say "Reusing the npm peers (tests/peers/package-lock.json is unchanged)"
+    made_from=$(node --version && cat "$folder/package.json" "$folder/package-lock.json")
+    if is_from "$folder/node_modules/.made-from" "$made_from"; then
+        say "Reusing the npm packages of $folder (its package-lock.json is unchanged)"
         return
     fi
-    say "Installing the npm peers from tests/peers/package-lock.json"
-    (cd tests/peers && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) >/dev/null ||
-        fail "the npm peers could not be installed."
-    printf '%s\n' "$made_from" >"$modules/.made-from"
+    say "Installing the npm packages of $folder/package-lock.json"
+    (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) >/dev/null ||
+        fail "the npm packages of $folder could not be installed."
+    printf '%s\n' "$made_from" >"$folder/node_modules/.made-from"
+}
+
+# debian_package COMMAND PACKAGE: with CI=true, on a Debian system and as root, installs PACKAGE
+# where COMMAND is missing. On other people's machines that is not for a script to do.
+debian_package() {
+    local command=$1 package=$2
+    if quietly command -v "$command"; then
+        return
+    fi
+    if [ "${CI:-}" != true ]; then
+        say "$command is missing: the tests that need it will be skipped"
+    elif [ "$(id -u)" != 0 ] || ! quietly command -v apt-get; then
+        say "$command is missing: the tests that need it will fail"
+    else
+        say "Installing $package, for the command $command"
+        {
+            apt-get -qq update &&
+                DEBIAN_FRONTEND=noninteractive \
+                    apt-get -qq install --yes --no-install-recommends "$package"
+        } >/dev/null || fail "$package could not be installed."
+    fi
 }
 
 # is_from FILE TEXT: whether FILE is there and holds TEXT.

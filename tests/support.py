@@ -5,11 +5,19 @@ import os
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
-__all__ = ["REPOSITORY", "own_streams", "require_peers", "shared"]
+__all__ = [
+    "REPOSITORY",
+    "missing",
+    "own_streams",
+    "require_chromium",
+    "require_frontend",
+    "require_peers",
+    "shared",
+]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -20,16 +28,43 @@ def require_peers() -> Path:
     That is the folder named by `AGUIA_PEERS`, else `tests/peers/node_modules`. Without Node, or
     without the folder, the test that asks is skipped; with `CI=true` it fails instead.
     """
-    folder = Path(os.environ.get("AGUIA_PEERS") or REPOSITORY / "tests" / "peers" / "node_modules")
-    if shutil.which("node") is None:
-        reason = "Node is missing: no tests against npm peers"
-    elif not (folder / "@ag-ui" / "client").is_dir():
-        reason = f"no npm peers in {folder}: scripts/test installs them"
-    else:
-        return folder.resolve()
+    return _npm_packages("tests/peers", "AGUIA_PEERS")
+
+
+def require_frontend() -> Path:
+    """Return the `node_modules` folder of `examples/frontend`, or the one in `AGUIA_FRONTEND`.
+
+    Skips or fails as `require_peers` does.
+    """
+    return _npm_packages("examples/frontend", "AGUIA_FRONTEND")
+
+
+def require_chromium() -> str:
+    """Return the path of Chromium or of a browser like it, or the one in `AGUIA_CHROMIUM`.
+
+    Skips or fails as `require_peers` does.
+    """
+    names = (os.environ.get("AGUIA_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    found = [path for name in names if name and (path := shutil.which(name))]
+    if not found:
+        missing("Chromium is missing: no tests in a browser")
+    return found[0]
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test for something that is not there; with `CI=true` it fails instead."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def _npm_packages(place: str, variable: str) -> Path:
+    folder = Path(os.environ.get(variable) or REPOSITORY / place / "node_modules")
+    if shutil.which("node") is None:
+        missing(f"Node is missing: no tests with the npm packages of {place}")
+    if not (folder / "@ag-ui" / "client").is_dir():
+        missing(f"no npm packages in {folder}: scripts/test installs them")
+    return folder.resolve()
 
 
 def shared(path: str) -> Path:
