@@ -574,6 +574,8 @@ async def test_a_client_that_goes_away_may_leave_its_run_running(
     assert len(written) == 300
     assert "the client went away" in caplog.text
     assert "success after 302 events" in caplog.text
+    for record in caplog.records:
+        assert vars(record).items() >= {"thread_id": "thread", "run_id": "run"}.items()
 
 
 @pytest.mark.parametrize("error", [OSError("broken pipe"), RuntimeError("middleware")])

@@ -473,6 +473,10 @@ async def test_each_run_leaves_one_line_in_the_log(caplog: pytest.LogCaptureFixt
     message = caplog.records[0].getMessage()
     assert message.startswith("run run of thread thread: success after 5 events in 0.")
     assert "private" not in caplog.text
+    told = vars(caplog.records[0])
+    assert (told["thread_id"], told["run_id"]) == ("thread", "run")
+    assert (told["outcome"], told["events"]) == ("success", 5)
+    assert 0 < told["seconds"] < 60
 
 
 # Kinds of agents

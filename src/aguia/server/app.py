@@ -319,7 +319,8 @@ class AgentApp:
         finally:
             listener.cancel()
             if gone:
-                _logger.info("%s: the client went away", execution.run.label)
+                run = execution.run
+                _logger.info("%s: the client went away", run.label, extra=run.ids)
             execution.events.abandon()
             if not (gone and self._continue):
                 execution.cancel()
@@ -331,7 +332,8 @@ class AgentApp:
             try:
                 body = writer.events(events) if events else writer.silence()
             except ValueError as error:
-                _logger.error("%s: can't be written: %s", execution.run.label, error)
+                run = execution.run
+                _logger.error("%s: can't be written: %s", run.label, error, extra=run.ids)
                 execution.cancel()
                 failure = RunErrorEvent(message="The agent sent what this binding can't express.")
                 body = writer.events([failure])

@@ -239,6 +239,7 @@ class Execution:
         _logger.error(
             "%s: the agent ignored its cancellation and was cut off",
             self.run.label,
+            extra=self.run.ids,
         )
 
     def _end(self, failure: _Failure | None, *, cancelled: bool = False) -> None:
@@ -265,6 +266,7 @@ class Execution:
                     "is passed over [INT-4]",
                     run.label,
                     printable(entry.interrupt_id),
+                    extra=run.ids,
                 )
             outcome = (
                 RunFinishedInterruptOutcome(interrupts=run.interrupts) if run.interrupts else None
@@ -280,6 +282,7 @@ class Execution:
             self.run.label,
             what,
             exc_info=error,
+            extra=self.run.ids,
         )
         if self._expose_errors and error is not None:
             try:
@@ -299,6 +302,12 @@ class Execution:
             ended,
             self.events.count,
             seconds,
+            extra={
+                **self.run.ids,
+                "outcome": ended,
+                "events": self.events.count,
+                "seconds": seconds,
+            },
         )
 
 

@@ -173,6 +173,18 @@ class Run(Speaker):
         return printable(f"run {self.run_id[:80]} of thread {self.thread_id[:80]}")
 
     @property
+    def ids(self) -> dict[str, str]:
+        """`thread_id` and `run_id` for a log record's `extra`, as `label` has them.
+
+        The records of `aguia.server` about a run carry them, and the one that tells of its end
+        `outcome`, `events` and `seconds` besides.
+        """
+        return {
+            "thread_id": printable(self.thread_id[:80]),
+            "run_id": printable(self.run_id[:80]),
+        }
+
+    @property
     def forwarded_props(self) -> Any:
         """What the application passes through, or None."""
         props = self.input.forwarded_props
@@ -332,7 +344,9 @@ class Run(Speaker):
             if why is None:
                 parts.append(part)
             else:
-                _logger.warning("%s: left out %s [IN-2]", self.label, printable(why))
+                _logger.warning(
+                    "%s: left out %s [IN-2]", self.label, printable(why), extra=self.ids
+                )
         return parts
 
     # Interrupts
