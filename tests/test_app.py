@@ -5,13 +5,15 @@ import functools
 import json
 import logging
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message
 
@@ -147,6 +149,66 @@ async def test_in_fastapi() -> None:
     app.add_route("/routed", AgentApp(hello), methods=["POST"])
     for path in ("/mounted", "/mounted/", "/routed"):
         assert (await follow(app, path)).types == WHOLE
+
+
+async def test_as_the_answer_of_an_endpoint_that_knows_who_asks() -> None:
+    """What the framework's dependencies found becomes the principal; what they hold, lasts."""
+    fastapi = pytest.importorskip("fastapi")
+    told: list[Any] = []
+
+    async def agent(run: Run) -> None:
+        told.append(run.principal)
+        await run.say("Hello.", message_id="m")
+
+    async def store() -> AsyncIterator[str]:
+        yield "store"
+        told.append("closed")
+
+    def asks_nobody(request: Request) -> None:
+        raise AssertionError
+
+    agents = AgentApp(
+        agent, path="/elsewhere", authenticate=asks_nobody, max_runs=1, capabilities={}
+    )
+
+    async def chat(request: Request, tasks: Any, store: str, body: Any) -> Response:
+        tasks.add_task(told.append, "task")
+        told.append(body["runId"])  # the framework has read it, and the agent can all the same
+        return agents.response(request, (request.headers["x-name"], store))
+
+    chat.__annotations__.update(
+        tasks=fastapi.BackgroundTasks,
+        store=Annotated[str, fastapi.Depends(store)],
+        body=dict[str, Any],
+    )
+    app = fastapi.FastAPI()
+    app.post("/agent")(chat)
+    assert list(app.openapi()["paths"]) == ["/agent"]
+
+    connection = await call(app, path="/agent", headers={"x-name": "ana"})
+    assert connection.types == WHOLE
+    assert connection.complete
+    assert told == ["run", ("ana", "store"), "task", "closed"]
+    malformed = input_body(messages={})
+    refused = await call(app, path="/agent", headers={"x-name": "ana"}, body=malformed)
+    assert refused.status == 400
+    assert refused.error["path"] == "/messages"
+    assert (await call(app, path="/agent", headers={"x-name": "ana"}, method="GET")).status == 405
+    await agents.shutdown(0)
+    assert (await call(app, path="/agent", headers={"x-name": "ana"})).status == 503
+
+
+async def test_an_endpoint_of_any_method_answers_runs_alone() -> None:
+    agents = AgentApp(hello, capabilities={})
+
+    async def chat(request: Request) -> Response:
+        return agents.response(request)
+
+    app = Starlette(routes=[Route("/agent", chat, methods=["GET", "POST"])])
+    refused = await call(app, path="/agent", method="GET")
+    assert refused.status == 405
+    assert refused.answer_headers["allow"] == "POST"
+    assert (await call(app, path="/agent")).types == WHOLE
 
 
 async def test_other_names_say_where_the_agents_are() -> None:

@@ -79,6 +79,8 @@ class AgentApp:
 
     Under `Mount("/agent", app)` Starlette answers `/agent` by a redirect to `/agent/`, which
     browsers don't follow across origins: call it with the slash, or use `Agents`, or a `Route`.
+    Servers tell the outermost application alone that they stop: where this one is part of
+    another, that one's lifespan ends with `await app.shutdown(0)`.
     """
 
     def __init__(
@@ -154,6 +156,24 @@ class AgentApp:
         else:
             raise RuntimeError(f"an agent is served over HTTP, not {scope['type']}")
 
+    def response(self, request: Request, principal: Any = None) -> Response:
+        """The answer of an endpoint that has found out by itself who asks.
+
+            @app.post("/agent")
+            async def chat(
+                request: Request, user: Annotated[User, Depends(current_user)]
+            ) -> Response:
+                return agent_app.response(request, user)
+
+        For Starlette and FastAPI, whose dependencies can then do what `authenticate` does, which
+        is not asked; nor do `path`, `capabilities` and `allow_origins` count.
+
+        Args:
+            request: what the endpoint was given.
+            principal: becomes `run.principal`.
+        """
+        return _Answer(self, request, principal)
+
     async def shutdown(self, grace: float | None = None) -> None:
         """Refuse new runs (503), give the running ones `grace` seconds, then cancel them.
 
@@ -185,14 +205,24 @@ class AgentApp:
             if message["type"] == "lifespan.shutdown":
                 return
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+    async def _http(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        known: tuple[Request, Any] | None = None,
+    ) -> None:
+        """Answer a request, of which an endpoint may know already who asks."""
+        request, principal = known or (Request(scope, receive), None)
         try:
-            answer = await self._quick_answer(request)
-            if answer is not None:
-                await answer(scope, receive, send)
-                return
-            principal = await self._principal(request)
+            if known is not None:
+                self._refuse_unless_post(request)
+            else:
+                answer = await self._quick_answer(request)
+                if answer is not None:
+                    await answer(scope, receive, send)
+                    return
+                principal = await self._principal(request)
             body = await self._body(request)
             try:
                 run_input = read_input(body)
@@ -241,10 +271,13 @@ class AgentApp:
                 raise _Refused(405, "capabilities are read by GET", headers={"Allow": "GET"})
             await self._principal(request)
             return Response(self._capabilities, media_type="application/json")
+        self._refuse_unless_post(request)
+        return None
+
+    def _refuse_unless_post(self, request: Request) -> None:
         if request.method != "POST":
             raise _Refused(405, "a run is started by POST", headers={"Allow": "POST"})
         self._refuse_when_closing()
-        return None
 
     def _refuse_when_closing(self) -> None:
         if self._closing:
@@ -346,6 +379,20 @@ class AgentApp:
                 await execution.events.gather(_TURNS)
         if not execution.events.abandoned:
             await send({"type": "http.response.body", "body": b""})
+
+
+class _Answer(Response):
+    """A run of an agent as the answer of somebody else's endpoint."""
+
+    def __init__(self, app: AgentApp, request: Request, principal: Any) -> None:
+        super().__init__()
+        self._app = app
+        self._known = (request, principal)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app._http(scope, receive, send, self._known)
+        if self.background is not None:  # what FastAPI's dependencies have asked for
+            await self.background()
 
 
 class Agents:
