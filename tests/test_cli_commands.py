@@ -281,9 +281,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.returncode == 2
-    assert done.stderr == (
-        "aguia: the command needs typer; in the folder of the repository: pip install '.[cli]'\n"
-    )
+    assert done.stderr == "aguia: the command needs typer: pip install 'aguia[cli]'\n"
 
 
 def test_starting_up_loads_no_server_client_or_renderer() -> None:

@@ -1140,3 +1140,25 @@ def test_without_the_runtime() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "pip install 'aguia[protobuf]'" in done.stdout
+
+
+_OLD: Final = """
+from google.protobuf import runtime_version
+runtime_version.MAJOR, runtime_version.MINOR = 5, 27
+import aguia.server
+from aguia import Consumer
+from aguia.codec import frames
+try:
+    Consumer(content_type=frames.CONTENT_TYPE)
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_runtime_that_is_too_old_is_as_good_as_none() -> None:
+    """A server starts beside it, and offers server-sent events alone."""
+    done = subprocess.run(
+        [sys.executable, "-c", _OLD], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "5.28.1 or newer: pip install 'aguia[protobuf]'" in done.stdout

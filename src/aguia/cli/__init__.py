@@ -6,8 +6,8 @@ import sys
 
 __all__ = ["main"]
 
-NEEDED = ("typer", "rich", "uvicorn", "pathspec", "prompt_toolkit")
-"""What the extra `cli` brings along."""
+NEEDED = ("markdown_it", "pathspec", "prompt_toolkit", "rich", "typer", "uvicorn")
+"""What the extra `cli` brings along, by the names of the modules."""
 
 
 def main() -> None:
@@ -20,8 +20,8 @@ def main() -> None:
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        needs = f"needs {', '.join(missing)}; in the folder of the repository: pip install '.[cli]'"
-        sys.stderr.write(f"aguia: the command {needs}\n")
+        needs = f"the command needs {', '.join(missing)}: pip install 'aguia[cli]'"
+        sys.stderr.write(f"aguia: {needs}\n")
         raise SystemExit(2)
 
     from aguia.cli.app import app

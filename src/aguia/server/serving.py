@@ -10,10 +10,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-import uvicorn
-
 from aguia.server.app import AgentApp, Agents
 from aguia.server.execution import Agent
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise ImportError(
+        "aguia.server.serve and GracefulServer need uvicorn: pip install 'aguia[cli]'"
+    ) from error
 
 __all__ = ["GracefulServer", "serve"]
 
