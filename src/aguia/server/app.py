@@ -159,14 +159,16 @@ class AgentApp:
     def response(self, request: Request, principal: Any = None) -> Response:
         """The answer of an endpoint that has found out by itself who asks.
 
+        For example, with FastAPI::
+
             @app.post("/agent")
             async def chat(
                 request: Request, user: Annotated[User, Depends(current_user)]
             ) -> Response:
                 return agent_app.response(request, user)
 
-        For Starlette and FastAPI, whose dependencies can then do what `authenticate` does, which
-        is not asked; nor do `path`, `capabilities` and `allow_origins` count.
+        The endpoint's own dependencies do what `authenticate` would, which is not asked; nor do
+        `path`, `capabilities` and `allow_origins` count.
 
         Args:
             request: what the endpoint was given.
