@@ -44,8 +44,9 @@ def require_chromium() -> str:
 
     Skips or fails as `require_peers` does.
     """
-    names = (os.environ.get("AGUIA_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    found = [path for name in names if name and (path := shutil.which(name))]
+    given = os.environ.get("AGUIA_CHROMIUM")
+    names = (given,) if given else ("chromium", "chromium-browser", "google-chrome")
+    found = [path for name in names if (path := shutil.which(name))]
     if not found:
         missing("Chromium is missing: no tests in a browser")
     return found[0]
