@@ -31,9 +31,7 @@ async def agent(run: Run) -> None:
     match text.lower().split():
         case ["plan", *_]:
             await plan(run)
-        case ["paint", "the", "page", *colour] if any(
-            tool.name == "set_colour" for tool in run.tools
-        ):
+        case ["paint", "the", "page", *colour] if run.offers("set_colour"):
             # The page carries it out, and starts the next run with the result.
             await run.call("set_colour", {"colour": " ".join(colour)})
         case ["book", *_]:
