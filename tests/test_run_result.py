@@ -4,7 +4,8 @@ import asyncio
 import gc
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpx
@@ -22,7 +23,7 @@ from aguia import (
     SequenceViolation,
     TruncatedRun,
 )
-from aguia.client import RunResult, RunStream
+from aguia.client import Answer, RunResult, RunStream
 from aguia.protocol.common import UNSET
 from aguia.protocol.content import TextPart
 from aguia.protocol.input import RunAgentInput
@@ -845,3 +846,39 @@ async def test_a_program_that_leaves_a_run_ends_without_noise(how: tuple[str, ..
         )
         output, _ = await process.communicate()
     assert (output.decode(), process.returncode) == ("", 0)
+
+
+async def test_whoever_asks_while_the_agent_is_being_closed_is_told_that_it_was_cut_off() -> None:
+    """RUN-11: closing takes its time, and what is asked meanwhile waits for it."""
+    released = asyncio.Event()
+
+    class Slow:
+        """A transport whose connection takes long to close."""
+
+        @asynccontextmanager
+        async def open(self, input: RunAgentInput) -> AsyncIterator[Answer]:
+            async def body() -> AsyncIterator[bytes]:
+                yield frame(event("RUN_STARTED", threadId=input.thread_id, runId=input.run_id))
+                await asyncio.sleep(60)
+
+            try:
+                yield Answer("text/event-stream", body())
+            finally:
+                await released.wait()
+
+        async def close(self) -> None:
+            pass
+
+    agent = Agent(Slow())
+    stream = agent.run("Hi")
+    await anext(stream)
+    closing = asyncio.create_task(agent.close())
+    await asyncio.sleep(0)
+    asking = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    released.set()
+    with pytest.raises(TruncatedRun):
+        await asking
+    await closing
+    assert stream.result.outcome == "truncated"

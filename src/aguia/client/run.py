@@ -142,8 +142,8 @@ class RunStream(AsyncIterator[Event]):
         self._batches = course.batches()
         self._ready: Iterator[Event] = iter(())
         self._tried = self._started = False
-        # Whether a task is in there, waiting for a batch or closing.
-        self._busy = False
+        # Whether a task is in there, waiting for a batch or closing, and whether it is closing.
+        self._busy = self._closing = False
         self._settled: anyio.Event | None = None
         self._result: RunResult | None = None
 
@@ -223,10 +223,12 @@ class RunStream(AsyncIterator[Event]):
 
         The events are read and applied while they are iterated, which has to be done before
         this is called again. `async for` does both. Raises `RuntimeError` while another task
-        waits here.
+        waits here; while one closes the run, this waits for that and tells how it ended.
         """
-        if self._busy:
-            raise RuntimeError("another task waits for the next event of this run, or closes it")
+        if self._closing:
+            await self._until_settled()
+        elif self._busy:
+            raise RuntimeError("another task waits for the next event of this run")
         if self._result is not None:
             if isinstance(self._result.error, ClosedRun):
                 raise self._result.error
@@ -283,17 +285,20 @@ class RunStream(AsyncIterator[Event]):
             # Another task waits for the next event, or closes: it is that task which closes.
             self._course.closed = error
             self._course.leave()
-            if self._result is None:
-                self._settled = self._settled or anyio.Event()
-                await self._settled.wait()
+            await self._until_settled()
             return
-        self._busy = True
+        self._busy = self._closing = True
         self._course.left = True  # what has been read and not been given stays with us
         try:
             await self._batches.aclose()
         finally:
-            self._busy = False
+            self._busy = self._closing = False
             self.settle(error)
+
+    async def _until_settled(self) -> None:
+        if self._result is None:
+            self._settled = self._settled or anyio.Event()
+            await self._settled.wait()
 
     def settle(self, error: BaseException | None) -> None:
         """Take note that the run is over, and of what has ended it. Reading it does that."""
