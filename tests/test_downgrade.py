@@ -13,10 +13,15 @@ from aguia import (
     DataSource,
     Event,
     ImagePart,
+    Interrupt,
     MalformedEvent,
     MessagesSnapshotEvent,
     ProtocolWarning,
     RunAgentInput,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
     SequenceViolation,
     TextMessageContentEvent,
     TextPart,
@@ -27,8 +32,8 @@ from aguia import (
 )
 from aguia.pipeline.downgrade import (
     downgrade_input,
+    for_client_without_version,
     parse_peer_version,
-    without_result_parts,
     without_subagents,
 )
 from aguia.protocol.shapes import shape_of
@@ -399,7 +404,7 @@ def test_an_event_without_tags_passes_as_the_same_object(plain: dict[str, Any]) 
 
 def served(event: Event) -> tuple[Event, list[ProtocolWarning]]:
     warnings: list[ProtocolWarning] = []
-    return without_result_parts(event, warnings.append), warnings
+    return for_client_without_version(event, warnings.append), warnings
 
 
 def result(content: Any) -> ToolCallResultEvent:
@@ -432,6 +437,23 @@ def test_results_in_a_snapshot_are_flattened_too() -> None:
     assert warning.path == "/messages/1/content"
 
 
+def test_the_calls_that_are_pending_are_not_listed() -> None:
+    """FRONT-4: nothing is lost by it, so nothing is said; the outcome itself stays."""
+    finished = RunFinishedEvent(thread_id="t", run_id="r")
+    for outcome in (
+        RunFinishedSuccessOutcome(),
+        RunFinishedCancelledOutcome(),
+        RunFinishedInterruptOutcome(interrupts=[Interrupt(id="i", reason="r")]),
+    ):
+        given = msgspec.structs.replace(finished, outcome=outcome)
+        assert served(given)[0] is given
+    listed = msgspec.structs.replace(
+        finished, outcome=RunFinishedSuccessOutcome(pending_tool_call_ids=["c"]), result=1
+    )
+    expected = msgspec.structs.replace(listed, outcome=RunFinishedSuccessOutcome())
+    assert served(listed) == (expected, [])
+
+
 @pytest.mark.unmeasured
 @settings(max_examples=200, deadline=None)
 @given(plain_events())
@@ -440,7 +462,7 @@ def test_all_else_passes_as_the_same_object(plain: dict[str, Any]) -> None:
     given = msgspec.convert(plain, Event)
     once, _ = served(given)
     assert served(once) == (once, [])
-    if not isinstance(given, ToolCallResultEvent | MessagesSnapshotEvent):
+    if not isinstance(given, ToolCallResultEvent | MessagesSnapshotEvent | RunFinishedEvent):
         assert once is given
 
 
@@ -514,6 +536,22 @@ async def test_any_other_client_gets_the_parts(caplog: pytest.LogCaptureFixture)
     unflattened = AgentApp(tool_answers(SEEN), flatten_for_old_clients=False)
     assert await contents(unflattened) == (SEEN, SEEN)
     assert not any("TOOL-11" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.anyio
+async def test_an_old_client_is_not_told_which_calls_are_pending() -> None:
+    """FRONT-3, FRONT-4: one that declares a version is."""
+
+    async def agent(run: Run) -> None:
+        await run.call("look", tool_call_id="c")
+
+    async def outcome(**members: Any) -> Any:
+        tools = [{"name": "look", "description": "Looks."}]
+        connection = await call(AgentApp(agent), body=input_body(tools=tools, **members))
+        return json.loads(connection.answer.split(b"\n\n")[-2][6:])["outcome"]
+
+    assert await outcome() == {"type": "success"}
+    assert await outcome(protocolVersion="1.0") == {"type": "success", "pendingToolCallIds": ["c"]}
 
 
 @pytest.mark.anyio

@@ -23,7 +23,7 @@ from aguia.codec.json import (
 from aguia.conversation.live import LiveState
 from aguia.conversation.patch import PatchError, apply
 from aguia.pipeline.chunks import CHUNKS, ChunkExpander
-from aguia.pipeline.downgrade import without_result_parts
+from aguia.pipeline.downgrade import for_client_without_version
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
 from aguia.pipeline.warn import log_warning
@@ -91,7 +91,7 @@ class Producer:
             default it has to be JSON already.
         flatten_for_old_clients: whether a client that declares no protocol version, one from
             before versions existed, gets tool results as text, with a warning when parts are
-            lost (TOOL-11).
+            lost (TOOL-11), and an outcome that does not list the pending calls (FRONT-4).
 
     Attributes:
         interrupts: what the run has asked of the outside so far; it has to end with them.
@@ -262,7 +262,7 @@ class Producer:
         """What has been emitted and not been given out."""
         events, self._out = self._out, []
         if self._flattens:
-            return [without_result_parts(event, log_warning) for event in events]
+            return [for_client_without_version(event, log_warning) for event in events]
         return events
 
     def _flush(self) -> None:

@@ -36,13 +36,13 @@ from aguia.protocol.messages import (
     ToolMessage,
     UserMessage,
 )
-from aguia.protocol.outcomes import RunFinishedInterruptOutcome
+from aguia.protocol.outcomes import RunFinishedInterruptOutcome, RunFinishedSuccessOutcome
 
 __all__ = [
     "downgrade_input",
     "flatten",
+    "for_client_without_version",
     "parse_peer_version",
-    "without_result_parts",
     "without_subagents",
 ]
 
@@ -102,16 +102,23 @@ def flatten(
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def without_result_parts(event: Event, warn: Warn) -> Event:
-    """The event as a client from before versions existed reads it: tool results are text.
+def for_client_without_version(event: Event, warn: Warn) -> Event:
+    """The event as a client from before versions existed reads it.
 
-    The same object where there is nothing to change (TOOL-11).
+    Tool results are text (TOOL-11), and the outcome does not list the calls that are pending: the
+    last of those clients refuse the member, and all of them derive it from the stream (FRONT-4).
+    The same object where there is nothing to change.
     """
     if isinstance(event, ToolCallResultEvent):
         if isinstance(event.content, str):
             return event
         content = _result_as_text(event.content, "/content", event, warn)
         return msgspec.structs.replace(event, content=content)
+    if isinstance(event, RunFinishedEvent):
+        outcome = event.outcome
+        if not isinstance(outcome, RunFinishedSuccessOutcome) or not outcome.pending_tool_call_ids:
+            return event
+        return msgspec.structs.replace(event, outcome=RunFinishedSuccessOutcome())
     if isinstance(event, MessagesSnapshotEvent):
 
         def changed(message: Message, index: int) -> Message:
