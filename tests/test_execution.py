@@ -439,6 +439,27 @@ async def test_a_run_error_is_what_the_client_is_told(
     assert not [each for each in caplog.records if each.levelno == logging.ERROR]
 
 
+@pytest.mark.parametrize("in_group", [False, True])
+async def test_what_led_to_a_run_error_is_in_the_log(
+    in_group: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """RUN-7: the client is told the words, and whoever runs the agent sees the cause."""
+
+    async def agent(run: Run) -> None:
+        try:
+            raise ValueError("secret")
+        except ValueError as error:
+            meant = RunError("No paper.")
+            meant.__cause__ = error
+        raise ExceptionGroup("g", [meant]) if in_group else meant
+
+    recorded = await record(agent, fails=True)
+    assert recorded.terminal == event("RUN_ERROR", message="No paper.")
+    [logged] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert logged.getMessage() == "run run of thread thread: the agent reported a failure"
+    assert "ValueError: secret" in caplog.text
+
+
 async def test_a_run_error_comes_through_a_task_group() -> None:
     async def failing() -> None:
         raise RunError("No paper.")

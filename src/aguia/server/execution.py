@@ -108,8 +108,8 @@ class Execution:
         self._producer = Producer(
             input, plain=plain_value, flatten_for_old_clients=flatten_for_old_clients
         )
-        self.events = EventStream(capacity)
-        self.run = Run(
+        self.events: EventStream = EventStream(capacity)
+        self.run: Run = Run(
             self._producer,
             self.events,
             principal=principal,
@@ -179,6 +179,14 @@ class Execution:
         except Exception as error:
             meant = meant_error(error)
             if meant is not None:
+                if meant.__cause__ is not None:
+                    # Its words are for the client; what led to them is for who runs the agent.
+                    _logger.warning(
+                        "%s: the agent reported a failure",
+                        self.run.label,
+                        exc_info=error,
+                        extra=self.run.ids,
+                    )
                 return _Failure(meant.message, meant.code)
             return self._failure(error, "raised an exception")
         except BaseException as error:

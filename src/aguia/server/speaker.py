@@ -69,7 +69,8 @@ class RunError(AguiaError):
     """Raised by an agent to end its run with `RUN_ERROR` and words that the client may see.
 
     Raised inside a subagent's block it ends that invocation with `SUBAGENT_ERROR`, and the run
-    too unless the agent catches it outside the block.
+    too unless the agent catches it outside the block. Raised `from` another exception, that one
+    is in the log when the run ends by it.
     """
 
     # Also there for subclasses that forget to call `super().__init__`.
