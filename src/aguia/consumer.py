@@ -95,7 +95,7 @@ class Consumer:
         state: Any = UNSET,
         interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         content_type: str = sse.CONTENT_TYPE,
-        middleware: Sequence[Middleware | type[Middleware]] = (),
+        middleware: Sequence[Middleware | type[Any]] = (),
         peer_version: str | None = None,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
         max_event_bytes: int = sse.MAX_FRAME,
@@ -161,7 +161,7 @@ class Consumer:
             run_id=request.run_id if request is not None else None,
             max_open_items=max_open_items,
         )
-        self.conversation = Conversation(
+        self.conversation: Conversation = Conversation(
             held,
             state,
             interrupts=asked,

@@ -8,7 +8,7 @@ from typer.core import TyperArgument, TyperCommand
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -590,7 +590,7 @@ def schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
-corpus = typer.Typer(
+corpus: typer.Typer = typer.Typer(
     no_args_is_help=True, help="Streams with a known outcome, to test any client with."
 )
 app.add_typer(corpus, name="corpus")

@@ -185,9 +185,9 @@ class Session:
     ) -> None:
         self.url = url
         self.renderer = renderer
-        self.runs = 0
-        self.events = 0
-        self.seconds = 0.0
+        self.runs: int = 0
+        self.events: int = 0
+        self.seconds: float = 0.0
         self._runner = asyncio.Runner()
         # A proxy from the environment has no business with an agent on this machine.
         self._client = httpx.AsyncClient(trust_env=not is_local(url))

@@ -162,9 +162,9 @@ class Renderer:
         clock: Callable[[], float] = time.monotonic,
         call_of: Callable[[str], ToolCall | None] = lambda _: None,
     ) -> None:
-        self.out = sys.stdout if out is None else out
-        self.err = sys.stderr if err is None else err
-        self.styled = _wants_colours(self.out) if styled is None else styled
+        self.out: TextIO = sys.stdout if out is None else out
+        self.err: TextIO = sys.stderr if err is None else err
+        self.styled: bool = _wants_colours(self.out) if styled is None else styled
         self.call_of = call_of
         self.read_only: Set[str] = frozenset()
         self._err_styled = _wants_colours(self.err) if styled is None else styled

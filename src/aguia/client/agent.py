@@ -73,7 +73,7 @@ class AgentOptions(TypedDict, total=False):
     max_parallel_tools: int
     capabilities: AgentCapabilities | Mapping[str, Any] | str | None
     middleware: Sequence[RunMiddleware]
-    event_middleware: Sequence[Middleware | type[Middleware]]
+    event_middleware: Sequence[Middleware | type[Any]]
     peer_version: str | None
     max_event_bytes: int
     max_depth: int
@@ -235,7 +235,7 @@ class Agent(ThreadView):
         max_parallel_tools: int = 8,
         capabilities: AgentCapabilities | Mapping[str, Any] | str | None = None,
         middleware: Sequence[RunMiddleware] = (),
-        event_middleware: Sequence[Middleware | type[Middleware]] = (),
+        event_middleware: Sequence[Middleware | type[Any]] = (),
         peer_version: str | None = None,
         max_event_bytes: int = MAX_FRAME,
         max_depth: int = MAX_DEPTH,

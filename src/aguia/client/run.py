@@ -389,8 +389,8 @@ class Course:
         force: bool,
     ) -> None:
         self.thread = thread
-        self.input = next_input.input
-        self.left = False
+        self.input: RunAgentInput = next_input.input
+        self.left: bool = False
         self.closed: Exception | None = None  # why it is left, where that is an error
         self._transport = transport
         self._middleware = middleware
@@ -408,7 +408,7 @@ class Course:
         self._scope: anyio.CancelScope | None = None
         self._accepted = False  # whether the agent has taken the input of the present run
         self._answering = False
-        self.complete = False  # whether all runs have come to their end
+        self.complete: bool = False  # whether all runs have come to their end
         self._runs = 0
         self._usage: list[TokenUsage] = []  # of the runs before the present one
         self._known = {message.id for message in self._held}

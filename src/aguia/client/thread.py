@@ -141,7 +141,7 @@ class Thread:
         state: Any = UNSET,
         interrupts: Iterable[Interrupt | dict[str, Any]] = (),
         history: Mapping[str, Any] | str | bytes | None = None,
-        event_middleware: Sequence[Middleware | type[Middleware]] = (),
+        event_middleware: Sequence[Middleware | type[Any]] = (),
         peer_version: str | None = None,
         limits: Limits = _LIMITS,
         on_warning: Callable[[ProtocolWarning], None] | None = None,
@@ -156,7 +156,7 @@ class Thread:
             state = stored.get("state", UNSET)
             thread_id = thread_id or stored.get("threadId")
             stored_calls = stored.get("pendingToolCallIds", [])
-        self.id = thread_id or f"thread-{uuid4().hex}"
+        self.id: str = thread_id or f"thread-{uuid4().hex}"
         self._event_middleware = tuple(event_middleware)
         self._peer_version = peer_version
         self._peer = None if peer_version is None else parse_peer_version(peer_version)

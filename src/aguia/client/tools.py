@@ -79,7 +79,7 @@ class FunctionTool:
         if not isinstance(read_only, bool):
             raise TypeError(f"read_only is True or False, not {type(read_only).__name__}")
         check_timeout(timeout)
-        self.signature = Signature(function, name=name, description=description)
+        self.signature: Signature = Signature(function, name=name, description=description)
         called = function
         while isinstance(called, partial):
             called = called.func
@@ -91,12 +91,12 @@ class FunctionTool:
                 )
         update_wrapper(self, function, updated=())
         self.function = function
-        self.name = self.signature.name
-        self.description = self.signature.description
-        self.parameters = self.signature.schema
+        self.name: str = self.signature.name
+        self.description: str = self.signature.description
+        self.parameters: dict[str, Any] = self.signature.schema
         self.read_only = read_only
         self.timeout = timeout
-        self.declaration = Tool(
+        self.declaration: Tool = Tool(
             name=self.name, description=self.description, parameters=self.parameters
         )
         self._is_async = any(

@@ -32,12 +32,12 @@ try:
     from google.protobuf.message import Message
 
     from aguia.codec import wire_pb2
-except Exception as error:
+except Exception as _error:
     # A runtime that is older than the generated code says so by an exception of its own.
     raise ImportError(
         "the binary binding needs the protobuf runtime, 5.28.1 or newer:"
         " pip install 'aguia[protobuf]'"
-    ) from error
+    ) from _error
 
 __all__ = ["CONTENT_TYPE", "decode_event", "encode_event"]
 

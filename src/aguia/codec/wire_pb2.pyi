@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+from typing import Any as _Any, ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -104,7 +104,7 @@ class BaseEvent(_message.Message):
     timestamp: int
     raw_event: Value
     metadata: Struct
-    def __init__(self, type: _Optional[_Union[EventType, str]] = ..., timestamp: _Optional[int] = ..., raw_event: _Optional[_Union[Value, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
+    def __init__(self, type: _Optional[_Union[EventType, str]] = ..., timestamp: _Optional[int] = ..., raw_event: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class TextMessageStartEvent(_message.Message):
     __slots__ = ("base_event", "message_id", "role", "name", "subagent_run_id")
@@ -118,7 +118,7 @@ class TextMessageStartEvent(_message.Message):
     role: str
     name: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., message_id: _Optional[str] = ..., role: _Optional[str] = ..., name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., message_id: _Optional[str] = ..., role: _Optional[str] = ..., name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class TextMessageContentEvent(_message.Message):
     __slots__ = ("base_event", "message_id", "delta", "subagent_run_id")
@@ -130,7 +130,7 @@ class TextMessageContentEvent(_message.Message):
     message_id: str
     delta: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., message_id: _Optional[str] = ..., delta: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., message_id: _Optional[str] = ..., delta: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class TextMessageEndEvent(_message.Message):
     __slots__ = ("base_event", "message_id", "subagent_run_id")
@@ -140,7 +140,7 @@ class TextMessageEndEvent(_message.Message):
     base_event: BaseEvent
     message_id: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., message_id: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., message_id: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class TextMessageChunkEvent(_message.Message):
     __slots__ = ("base_event", "message_id", "role", "delta", "name", "subagent_run_id")
@@ -156,7 +156,7 @@ class TextMessageChunkEvent(_message.Message):
     delta: str
     name: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., message_id: _Optional[str] = ..., role: _Optional[str] = ..., delta: _Optional[str] = ..., name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., message_id: _Optional[str] = ..., role: _Optional[str] = ..., delta: _Optional[str] = ..., name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class ToolCallStartEvent(_message.Message):
     __slots__ = ("base_event", "tool_call_id", "tool_call_name", "parent_message_id", "subagent_run_id")
@@ -170,7 +170,7 @@ class ToolCallStartEvent(_message.Message):
     tool_call_name: str
     parent_message_id: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., tool_call_id: _Optional[str] = ..., tool_call_name: _Optional[str] = ..., parent_message_id: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., tool_call_id: _Optional[str] = ..., tool_call_name: _Optional[str] = ..., parent_message_id: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class ToolCallArgsEvent(_message.Message):
     __slots__ = ("base_event", "tool_call_id", "delta", "subagent_run_id")
@@ -182,7 +182,7 @@ class ToolCallArgsEvent(_message.Message):
     tool_call_id: str
     delta: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., tool_call_id: _Optional[str] = ..., delta: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., tool_call_id: _Optional[str] = ..., delta: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class ToolCallEndEvent(_message.Message):
     __slots__ = ("base_event", "tool_call_id", "subagent_run_id")
@@ -192,7 +192,7 @@ class ToolCallEndEvent(_message.Message):
     base_event: BaseEvent
     tool_call_id: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., tool_call_id: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., tool_call_id: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class ToolCallChunkEvent(_message.Message):
     __slots__ = ("base_event", "tool_call_id", "tool_call_name", "parent_message_id", "delta", "subagent_run_id")
@@ -208,7 +208,7 @@ class ToolCallChunkEvent(_message.Message):
     parent_message_id: str
     delta: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., tool_call_id: _Optional[str] = ..., tool_call_name: _Optional[str] = ..., parent_message_id: _Optional[str] = ..., delta: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., tool_call_id: _Optional[str] = ..., tool_call_name: _Optional[str] = ..., parent_message_id: _Optional[str] = ..., delta: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class ToolCallResultEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "tool_call_id", "content", "role", "content_parts")
@@ -226,7 +226,7 @@ class ToolCallResultEvent(_message.Message):
     content: str
     role: str
     content_parts: _containers.RepeatedCompositeFieldContainer[InputContent]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., content: _Optional[str] = ..., role: _Optional[str] = ..., content_parts: _Optional[_Iterable[_Union[InputContent, _Mapping]]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., content: _Optional[str] = ..., role: _Optional[str] = ..., content_parts: _Optional[_Iterable[_Union[InputContent, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class StateSnapshotEvent(_message.Message):
     __slots__ = ("base_event", "snapshot", "subagent_run_id")
@@ -236,7 +236,7 @@ class StateSnapshotEvent(_message.Message):
     base_event: BaseEvent
     snapshot: Value
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., snapshot: _Optional[_Union[Value, _Mapping]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., snapshot: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class StateDeltaEvent(_message.Message):
     __slots__ = ("base_event", "delta", "subagent_run_id")
@@ -246,7 +246,7 @@ class StateDeltaEvent(_message.Message):
     base_event: BaseEvent
     delta: _containers.RepeatedCompositeFieldContainer[JsonPatchOperation]
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., delta: _Optional[_Iterable[_Union[JsonPatchOperation, _Mapping]]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., delta: _Optional[_Iterable[_Union[JsonPatchOperation, _Mapping[str, _Any]]]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class MessagesSnapshotEvent(_message.Message):
     __slots__ = ("base_event", "messages")
@@ -254,7 +254,7 @@ class MessagesSnapshotEvent(_message.Message):
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     base_event: BaseEvent
     messages: _containers.RepeatedCompositeFieldContainer[Message]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class ActivitySnapshotEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "activity_type", "content", "replace")
@@ -270,7 +270,7 @@ class ActivitySnapshotEvent(_message.Message):
     activity_type: str
     content: Struct
     replace: bool
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., activity_type: _Optional[str] = ..., content: _Optional[_Union[Struct, _Mapping]] = ..., replace: bool = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., activity_type: _Optional[str] = ..., content: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ..., replace: bool = ...) -> None: ...
 
 class ActivityDeltaEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "activity_type", "patch")
@@ -284,7 +284,7 @@ class ActivityDeltaEvent(_message.Message):
     message_id: str
     activity_type: str
     patch: _containers.RepeatedCompositeFieldContainer[JsonPatchOperation]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., activity_type: _Optional[str] = ..., patch: _Optional[_Iterable[_Union[JsonPatchOperation, _Mapping]]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., activity_type: _Optional[str] = ..., patch: _Optional[_Iterable[_Union[JsonPatchOperation, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class RawEvent(_message.Message):
     __slots__ = ("base_event", "event", "source", "subagent_run_id")
@@ -296,7 +296,7 @@ class RawEvent(_message.Message):
     event: Value
     source: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., event: _Optional[_Union[Value, _Mapping]] = ..., source: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., event: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., source: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class CustomEvent(_message.Message):
     __slots__ = ("base_event", "name", "value", "subagent_run_id")
@@ -308,7 +308,7 @@ class CustomEvent(_message.Message):
     name: str
     value: Value
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., name: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., name: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class RunStartedEvent(_message.Message):
     __slots__ = ("base_event", "thread_id", "run_id", "parent_run_id", "input", "protocol_version")
@@ -324,7 +324,7 @@ class RunStartedEvent(_message.Message):
     parent_run_id: str
     input: RunAgentInput
     protocol_version: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., parent_run_id: _Optional[str] = ..., input: _Optional[_Union[RunAgentInput, _Mapping]] = ..., protocol_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., parent_run_id: _Optional[str] = ..., input: _Optional[_Union[RunAgentInput, _Mapping[str, _Any]]] = ..., protocol_version: _Optional[str] = ...) -> None: ...
 
 class RunFinishedEvent(_message.Message):
     __slots__ = ("base_event", "thread_id", "run_id", "result", "outcome", "interrupts", "usage", "pending_tool_call_ids")
@@ -344,7 +344,7 @@ class RunFinishedEvent(_message.Message):
     interrupts: _containers.RepeatedCompositeFieldContainer[Interrupt]
     usage: _containers.RepeatedCompositeFieldContainer[Usage]
     pending_tool_call_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., result: _Optional[_Union[Value, _Mapping]] = ..., outcome: _Optional[str] = ..., interrupts: _Optional[_Iterable[_Union[Interrupt, _Mapping]]] = ..., usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ..., pending_tool_call_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., result: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., outcome: _Optional[str] = ..., interrupts: _Optional[_Iterable[_Union[Interrupt, _Mapping[str, _Any]]]] = ..., usage: _Optional[_Iterable[_Union[Usage, _Mapping[str, _Any]]]] = ..., pending_tool_call_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunErrorEvent(_message.Message):
     __slots__ = ("base_event", "code", "message", "usage")
@@ -356,7 +356,7 @@ class RunErrorEvent(_message.Message):
     code: str
     message: str
     usage: _containers.RepeatedCompositeFieldContainer[Usage]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., code: _Optional[str] = ..., message: _Optional[str] = ..., usage: _Optional[_Iterable[_Union[Usage, _Mapping[str, _Any]]]] = ...) -> None: ...
 
 class StepStartedEvent(_message.Message):
     __slots__ = ("base_event", "step_name", "subagent_run_id")
@@ -366,7 +366,7 @@ class StepStartedEvent(_message.Message):
     base_event: BaseEvent
     step_name: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., step_name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., step_name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class StepFinishedEvent(_message.Message):
     __slots__ = ("base_event", "step_name", "subagent_run_id")
@@ -376,7 +376,7 @@ class StepFinishedEvent(_message.Message):
     base_event: BaseEvent
     step_name: str
     subagent_run_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., step_name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., step_name: _Optional[str] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class ReasoningStartEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id")
@@ -386,7 +386,7 @@ class ReasoningStartEvent(_message.Message):
     base_event: BaseEvent
     subagent_run_id: str
     message_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class ReasoningMessageStartEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "role")
@@ -398,7 +398,7 @@ class ReasoningMessageStartEvent(_message.Message):
     subagent_run_id: str
     message_id: str
     role: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., role: _Optional[str] = ...) -> None: ...
 
 class ReasoningMessageContentEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "delta")
@@ -410,7 +410,7 @@ class ReasoningMessageContentEvent(_message.Message):
     subagent_run_id: str
     message_id: str
     delta: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., delta: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., delta: _Optional[str] = ...) -> None: ...
 
 class ReasoningMessageEndEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id")
@@ -420,7 +420,7 @@ class ReasoningMessageEndEvent(_message.Message):
     base_event: BaseEvent
     subagent_run_id: str
     message_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class ReasoningMessageChunkEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id", "delta")
@@ -432,7 +432,7 @@ class ReasoningMessageChunkEvent(_message.Message):
     subagent_run_id: str
     message_id: str
     delta: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., delta: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ..., delta: _Optional[str] = ...) -> None: ...
 
 class ReasoningEndEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message_id")
@@ -442,7 +442,7 @@ class ReasoningEndEvent(_message.Message):
     base_event: BaseEvent
     subagent_run_id: str
     message_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class ReasoningEncryptedValueEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "subtype", "entity_id", "encrypted_value")
@@ -456,7 +456,7 @@ class ReasoningEncryptedValueEvent(_message.Message):
     subtype: str
     entity_id: str
     encrypted_value: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., subtype: _Optional[str] = ..., entity_id: _Optional[str] = ..., encrypted_value: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., subtype: _Optional[str] = ..., entity_id: _Optional[str] = ..., encrypted_value: _Optional[str] = ...) -> None: ...
 
 class SubagentStartedEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "name", "description", "parent_subagent_run_id", "parent_tool_call_id", "parent_message_id")
@@ -474,7 +474,7 @@ class SubagentStartedEvent(_message.Message):
     parent_subagent_run_id: str
     parent_tool_call_id: str
     parent_message_id: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., parent_subagent_run_id: _Optional[str] = ..., parent_tool_call_id: _Optional[str] = ..., parent_message_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., parent_subagent_run_id: _Optional[str] = ..., parent_tool_call_id: _Optional[str] = ..., parent_message_id: _Optional[str] = ...) -> None: ...
 
 class SubagentFinishedEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "result", "outcome", "interrupt_ids")
@@ -488,7 +488,7 @@ class SubagentFinishedEvent(_message.Message):
     result: Value
     outcome: str
     interrupt_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., result: _Optional[_Union[Value, _Mapping]] = ..., outcome: _Optional[str] = ..., interrupt_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., result: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., outcome: _Optional[str] = ..., interrupt_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SubagentErrorEvent(_message.Message):
     __slots__ = ("base_event", "subagent_run_id", "message", "code")
@@ -500,7 +500,7 @@ class SubagentErrorEvent(_message.Message):
     subagent_run_id: str
     message: str
     code: str
-    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., message: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
+    def __init__(self, base_event: _Optional[_Union[BaseEvent, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., message: _Optional[str] = ..., code: _Optional[str] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("text_message_start", "text_message_content", "text_message_end", "tool_call_start", "tool_call_args", "tool_call_end", "state_snapshot", "state_delta", "messages_snapshot", "raw", "custom", "run_started", "run_finished", "run_error", "step_started", "step_finished", "text_message_chunk", "tool_call_chunk", "subagent_started", "subagent_finished", "subagent_error", "tool_call_result", "activity_snapshot", "activity_delta", "reasoning_start", "reasoning_message_start", "reasoning_message_content", "reasoning_message_end", "reasoning_message_chunk", "reasoning_end", "reasoning_encrypted_value")
@@ -566,7 +566,7 @@ class Event(_message.Message):
     reasoning_message_chunk: ReasoningMessageChunkEvent
     reasoning_end: ReasoningEndEvent
     reasoning_encrypted_value: ReasoningEncryptedValueEvent
-    def __init__(self, text_message_start: _Optional[_Union[TextMessageStartEvent, _Mapping]] = ..., text_message_content: _Optional[_Union[TextMessageContentEvent, _Mapping]] = ..., text_message_end: _Optional[_Union[TextMessageEndEvent, _Mapping]] = ..., tool_call_start: _Optional[_Union[ToolCallStartEvent, _Mapping]] = ..., tool_call_args: _Optional[_Union[ToolCallArgsEvent, _Mapping]] = ..., tool_call_end: _Optional[_Union[ToolCallEndEvent, _Mapping]] = ..., state_snapshot: _Optional[_Union[StateSnapshotEvent, _Mapping]] = ..., state_delta: _Optional[_Union[StateDeltaEvent, _Mapping]] = ..., messages_snapshot: _Optional[_Union[MessagesSnapshotEvent, _Mapping]] = ..., raw: _Optional[_Union[RawEvent, _Mapping]] = ..., custom: _Optional[_Union[CustomEvent, _Mapping]] = ..., run_started: _Optional[_Union[RunStartedEvent, _Mapping]] = ..., run_finished: _Optional[_Union[RunFinishedEvent, _Mapping]] = ..., run_error: _Optional[_Union[RunErrorEvent, _Mapping]] = ..., step_started: _Optional[_Union[StepStartedEvent, _Mapping]] = ..., step_finished: _Optional[_Union[StepFinishedEvent, _Mapping]] = ..., text_message_chunk: _Optional[_Union[TextMessageChunkEvent, _Mapping]] = ..., tool_call_chunk: _Optional[_Union[ToolCallChunkEvent, _Mapping]] = ..., subagent_started: _Optional[_Union[SubagentStartedEvent, _Mapping]] = ..., subagent_finished: _Optional[_Union[SubagentFinishedEvent, _Mapping]] = ..., subagent_error: _Optional[_Union[SubagentErrorEvent, _Mapping]] = ..., tool_call_result: _Optional[_Union[ToolCallResultEvent, _Mapping]] = ..., activity_snapshot: _Optional[_Union[ActivitySnapshotEvent, _Mapping]] = ..., activity_delta: _Optional[_Union[ActivityDeltaEvent, _Mapping]] = ..., reasoning_start: _Optional[_Union[ReasoningStartEvent, _Mapping]] = ..., reasoning_message_start: _Optional[_Union[ReasoningMessageStartEvent, _Mapping]] = ..., reasoning_message_content: _Optional[_Union[ReasoningMessageContentEvent, _Mapping]] = ..., reasoning_message_end: _Optional[_Union[ReasoningMessageEndEvent, _Mapping]] = ..., reasoning_message_chunk: _Optional[_Union[ReasoningMessageChunkEvent, _Mapping]] = ..., reasoning_end: _Optional[_Union[ReasoningEndEvent, _Mapping]] = ..., reasoning_encrypted_value: _Optional[_Union[ReasoningEncryptedValueEvent, _Mapping]] = ...) -> None: ...
+    def __init__(self, text_message_start: _Optional[_Union[TextMessageStartEvent, _Mapping[str, _Any]]] = ..., text_message_content: _Optional[_Union[TextMessageContentEvent, _Mapping[str, _Any]]] = ..., text_message_end: _Optional[_Union[TextMessageEndEvent, _Mapping[str, _Any]]] = ..., tool_call_start: _Optional[_Union[ToolCallStartEvent, _Mapping[str, _Any]]] = ..., tool_call_args: _Optional[_Union[ToolCallArgsEvent, _Mapping[str, _Any]]] = ..., tool_call_end: _Optional[_Union[ToolCallEndEvent, _Mapping[str, _Any]]] = ..., state_snapshot: _Optional[_Union[StateSnapshotEvent, _Mapping[str, _Any]]] = ..., state_delta: _Optional[_Union[StateDeltaEvent, _Mapping[str, _Any]]] = ..., messages_snapshot: _Optional[_Union[MessagesSnapshotEvent, _Mapping[str, _Any]]] = ..., raw: _Optional[_Union[RawEvent, _Mapping[str, _Any]]] = ..., custom: _Optional[_Union[CustomEvent, _Mapping[str, _Any]]] = ..., run_started: _Optional[_Union[RunStartedEvent, _Mapping[str, _Any]]] = ..., run_finished: _Optional[_Union[RunFinishedEvent, _Mapping[str, _Any]]] = ..., run_error: _Optional[_Union[RunErrorEvent, _Mapping[str, _Any]]] = ..., step_started: _Optional[_Union[StepStartedEvent, _Mapping[str, _Any]]] = ..., step_finished: _Optional[_Union[StepFinishedEvent, _Mapping[str, _Any]]] = ..., text_message_chunk: _Optional[_Union[TextMessageChunkEvent, _Mapping[str, _Any]]] = ..., tool_call_chunk: _Optional[_Union[ToolCallChunkEvent, _Mapping[str, _Any]]] = ..., subagent_started: _Optional[_Union[SubagentStartedEvent, _Mapping[str, _Any]]] = ..., subagent_finished: _Optional[_Union[SubagentFinishedEvent, _Mapping[str, _Any]]] = ..., subagent_error: _Optional[_Union[SubagentErrorEvent, _Mapping[str, _Any]]] = ..., tool_call_result: _Optional[_Union[ToolCallResultEvent, _Mapping[str, _Any]]] = ..., activity_snapshot: _Optional[_Union[ActivitySnapshotEvent, _Mapping[str, _Any]]] = ..., activity_delta: _Optional[_Union[ActivityDeltaEvent, _Mapping[str, _Any]]] = ..., reasoning_start: _Optional[_Union[ReasoningStartEvent, _Mapping[str, _Any]]] = ..., reasoning_message_start: _Optional[_Union[ReasoningMessageStartEvent, _Mapping[str, _Any]]] = ..., reasoning_message_content: _Optional[_Union[ReasoningMessageContentEvent, _Mapping[str, _Any]]] = ..., reasoning_message_end: _Optional[_Union[ReasoningMessageEndEvent, _Mapping[str, _Any]]] = ..., reasoning_message_chunk: _Optional[_Union[ReasoningMessageChunkEvent, _Mapping[str, _Any]]] = ..., reasoning_end: _Optional[_Union[ReasoningEndEvent, _Mapping[str, _Any]]] = ..., reasoning_encrypted_value: _Optional[_Union[ReasoningEncryptedValueEvent, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Usage(_message.Message):
     __slots__ = ("provider", "model", "input_tokens", "output_tokens", "total_tokens", "reasoning_tokens", "cached_input_tokens", "cache_write_input_tokens")
@@ -596,7 +596,7 @@ class TextInputPart(_message.Message):
     text: str
     id: str
     metadata: Value
-    def __init__(self, text: _Optional[str] = ..., id: _Optional[str] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., id: _Optional[str] = ..., metadata: _Optional[_Union[Value, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class ImageInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -606,7 +606,7 @@ class ImageInputPart(_message.Message):
     source: InputContentSource
     metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class InputContentDataSource(_message.Message):
     __slots__ = ("value", "mime_type")
@@ -642,7 +642,7 @@ class InputContentSource(_message.Message):
     data: InputContentDataSource
     url: InputContentUrlSource
     file: InputContentFileSource
-    def __init__(self, data: _Optional[_Union[InputContentDataSource, _Mapping]] = ..., url: _Optional[_Union[InputContentUrlSource, _Mapping]] = ..., file: _Optional[_Union[InputContentFileSource, _Mapping]] = ...) -> None: ...
+    def __init__(self, data: _Optional[_Union[InputContentDataSource, _Mapping[str, _Any]]] = ..., url: _Optional[_Union[InputContentUrlSource, _Mapping[str, _Any]]] = ..., file: _Optional[_Union[InputContentFileSource, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class AudioInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -652,7 +652,7 @@ class AudioInputPart(_message.Message):
     source: InputContentSource
     metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class VideoInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -662,7 +662,7 @@ class VideoInputPart(_message.Message):
     source: InputContentSource
     metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class DocumentInputPart(_message.Message):
     __slots__ = ("source", "metadata", "id")
@@ -672,7 +672,7 @@ class DocumentInputPart(_message.Message):
     source: InputContentSource
     metadata: Value
     id: str
-    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping]] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., id: _Optional[str] = ...) -> None: ...
+    def __init__(self, source: _Optional[_Union[InputContentSource, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., id: _Optional[str] = ...) -> None: ...
 
 class InputContent(_message.Message):
     __slots__ = ("text", "image", "audio", "video", "document")
@@ -686,7 +686,7 @@ class InputContent(_message.Message):
     audio: AudioInputPart
     video: VideoInputPart
     document: DocumentInputPart
-    def __init__(self, text: _Optional[_Union[TextInputPart, _Mapping]] = ..., image: _Optional[_Union[ImageInputPart, _Mapping]] = ..., audio: _Optional[_Union[AudioInputPart, _Mapping]] = ..., video: _Optional[_Union[VideoInputPart, _Mapping]] = ..., document: _Optional[_Union[DocumentInputPart, _Mapping]] = ...) -> None: ...
+    def __init__(self, text: _Optional[_Union[TextInputPart, _Mapping[str, _Any]]] = ..., image: _Optional[_Union[ImageInputPart, _Mapping[str, _Any]]] = ..., audio: _Optional[_Union[AudioInputPart, _Mapping[str, _Any]]] = ..., video: _Optional[_Union[VideoInputPart, _Mapping[str, _Any]]] = ..., document: _Optional[_Union[DocumentInputPart, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class ToolCall(_message.Message):
     __slots__ = ("id", "type", "function", "metadata", "encrypted_value")
@@ -707,7 +707,7 @@ class ToolCall(_message.Message):
     function: ToolCall.Function
     metadata: Struct
     encrypted_value: str
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[str] = ..., function: _Optional[_Union[ToolCall.Function, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ..., encrypted_value: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[str] = ..., function: _Optional[_Union[ToolCall.Function, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ..., encrypted_value: _Optional[str] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("id", "role", "content", "name", "tool_calls", "tool_call_id", "error", "content_parts", "metadata", "subagent_run_id", "encrypted_value", "activity_type", "activity_content")
@@ -737,7 +737,7 @@ class Message(_message.Message):
     encrypted_value: str
     activity_type: str
     activity_content: Struct
-    def __init__(self, id: _Optional[str] = ..., role: _Optional[str] = ..., content: _Optional[str] = ..., name: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_call_id: _Optional[str] = ..., error: _Optional[str] = ..., content_parts: _Optional[_Iterable[_Union[InputContent, _Mapping]]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ..., subagent_run_id: _Optional[str] = ..., encrypted_value: _Optional[str] = ..., activity_type: _Optional[str] = ..., activity_content: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., role: _Optional[str] = ..., content: _Optional[str] = ..., name: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping[str, _Any]]]] = ..., tool_call_id: _Optional[str] = ..., error: _Optional[str] = ..., content_parts: _Optional[_Iterable[_Union[InputContent, _Mapping[str, _Any]]]] = ..., metadata: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ..., encrypted_value: _Optional[str] = ..., activity_type: _Optional[str] = ..., activity_content: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Tool(_message.Message):
     __slots__ = ("name", "description", "parameters", "metadata")
@@ -749,7 +749,7 @@ class Tool(_message.Message):
     description: str
     parameters: Value
     metadata: Struct
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., parameters: _Optional[_Union[Value, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., parameters: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class Context(_message.Message):
     __slots__ = ("description", "value")
@@ -769,7 +769,7 @@ class ResumeEntry(_message.Message):
     status: str
     payload: Value
     metadata: Struct
-    def __init__(self, interrupt_id: _Optional[str] = ..., status: _Optional[str] = ..., payload: _Optional[_Union[Value, _Mapping]] = ..., metadata: _Optional[_Union[Struct, _Mapping]] = ...) -> None: ...
+    def __init__(self, interrupt_id: _Optional[str] = ..., status: _Optional[str] = ..., payload: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., metadata: _Optional[_Union[Struct, _Mapping[str, _Any]]] = ...) -> None: ...
 
 class RunAgentInput(_message.Message):
     __slots__ = ("thread_id", "run_id", "parent_run_id", "state", "messages", "tools", "context", "forwarded_props", "resume", "protocol_version")
@@ -793,7 +793,7 @@ class RunAgentInput(_message.Message):
     forwarded_props: Value
     resume: _containers.RepeatedCompositeFieldContainer[ResumeEntry]
     protocol_version: str
-    def __init__(self, thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., parent_run_id: _Optional[str] = ..., state: _Optional[_Union[Value, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping]]] = ..., context: _Optional[_Iterable[_Union[Context, _Mapping]]] = ..., forwarded_props: _Optional[_Union[Value, _Mapping]] = ..., resume: _Optional[_Iterable[_Union[ResumeEntry, _Mapping]]] = ..., protocol_version: _Optional[str] = ...) -> None: ...
+    def __init__(self, thread_id: _Optional[str] = ..., run_id: _Optional[str] = ..., parent_run_id: _Optional[str] = ..., state: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., messages: _Optional[_Iterable[_Union[Message, _Mapping[str, _Any]]]] = ..., tools: _Optional[_Iterable[_Union[Tool, _Mapping[str, _Any]]]] = ..., context: _Optional[_Iterable[_Union[Context, _Mapping[str, _Any]]]] = ..., forwarded_props: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., resume: _Optional[_Iterable[_Union[ResumeEntry, _Mapping[str, _Any]]]] = ..., protocol_version: _Optional[str] = ...) -> None: ...
 
 class Interrupt(_message.Message):
     __slots__ = ("id", "reason", "message", "tool_call_id", "response_schema", "expires_at", "metadata", "subagent_run_id")
@@ -813,7 +813,7 @@ class Interrupt(_message.Message):
     expires_at: str
     metadata: Value
     subagent_run_id: str
-    def __init__(self, id: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., response_schema: _Optional[_Union[Value, _Mapping]] = ..., expires_at: _Optional[str] = ..., metadata: _Optional[_Union[Value, _Mapping]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., response_schema: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., expires_at: _Optional[str] = ..., metadata: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., subagent_run_id: _Optional[str] = ...) -> None: ...
 
 class JsonPatchOperation(_message.Message):
     __slots__ = ("op", "path", "value")
@@ -824,4 +824,4 @@ class JsonPatchOperation(_message.Message):
     op: JsonPatchOperationType
     path: str
     value: Value
-    def __init__(self, op: _Optional[_Union[JsonPatchOperationType, str]] = ..., path: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., **kwargs) -> None: ...
+    def __init__(self, op: _Optional[_Union[JsonPatchOperationType, str]] = ..., path: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping[str, _Any]]] = ..., **kwargs: _Any) -> None: ...

@@ -106,7 +106,7 @@ class Conversation:
         self._answered: set[str] = set()
         for message in messages:
             self._append(message)
-        self.messages = Messages(self._entries)
+        self.messages: Messages = Messages(self._entries)
         self._state_given = state is not UNSET
         self._state = PatchTarget(state if self._state_given else {})
         self.thread_id: str | None = None

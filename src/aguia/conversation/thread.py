@@ -6,7 +6,7 @@ and whoever holds an earlier value keeps it unchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, overload
+from typing import Any, ClassVar, Final, overload
 
 import msgspec
 
@@ -31,7 +31,7 @@ class CallEntry:
     __slots__ = ("_base", "_changes", "deltas", "entry")
 
     def __init__(self, call: ToolCall, entry: "Entry") -> None:
-        self.entry = entry
+        self.entry: Entry = entry
         self._base = call
         self.deltas: list[str] | None = None
         self._changes: dict[str, Any] | None = None
@@ -95,9 +95,9 @@ class Entry:
         self._changes: dict[str, Any] | None = None
         self._patched: PatchTarget | None = None
         self.deltas: list[str] | None = None
-        self.is_activity = isinstance(message, ActivityMessage)
+        self.is_activity: bool = isinstance(message, ActivityMessage)
         self.calls: list[CallEntry] = _NO_CALLS
-        self.touched = False
+        self.touched: bool = False
         if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
             self.calls = [CallEntry(call, self) for call in message.tool_calls]
 
@@ -238,7 +238,7 @@ class Messages(Sequence[Message]):
             )
         return NotImplemented
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return repr(list(self))

@@ -41,7 +41,7 @@ class Mismatch(ValueError):
     """
 
     def __init__(self, problems: list[tuple[str, str]]) -> None:
-        self.problems = [
+        self.problems: list[tuple[str, str]] = [
             (shorten(place, _MAX_TEXT), shorten(message, _MAX_TEXT))
             for place, message in problems[:_MAX_PROBLEMS]
         ]

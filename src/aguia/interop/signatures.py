@@ -86,15 +86,15 @@ class Signature:
         if not callable(function):
             raise TypeError(f"a tool is made of a function, not of {type(function).__name__}")
         core, self._bound = _unwrap(function)
-        self.name = _name_of(core) if name is None else name
+        self.name: str = _name_of(core) if name is None else name
         if not isinstance(self.name, str) or not self.name:
             raise TypeError("a tool's name is a string that is not empty")
         described, said = parse_docstring(_docstring(core))
-        self.description = described if description is None else description
+        self.description: str = described if description is None else description
         self._parameters: dict[str, _Parameter] = {}
         self._others: _Parameter | None = None
         self._read(function, core, said)
-        self.schema = self._schema()
+        self.schema: dict[str, Any] = self._schema()
 
     def decode(self, text: str) -> Arguments:
         """The arguments in the text of a call: a JSON object, or nothing, which means `{}`.

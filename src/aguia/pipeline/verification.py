@@ -12,7 +12,7 @@ documentation are drawn from both.
 from collections.abc import Callable
 from enum import Enum
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from aguia.pipeline.warn import Warn
 from aguia.protocol.common import UNSET, UnsetType
@@ -98,8 +98,9 @@ class Family(Enum):
     SUBAGENT = "subagent"
     ACTIVITY = "activity message"
 
-    # Members are compared by identity, so they can be hashed by it, which costs no call.
-    __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        # Members are compared by identity, so they can be hashed by it, which costs no call.
+        __hash__ = object.__hash__
 
 
 class Action(Enum):

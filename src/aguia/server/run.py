@@ -152,10 +152,10 @@ class Run(Speaker):
         self.messages: list[Message] = self.input.messages
         self.tools: list[Tool] = self.input.tools or []
         self.context: list[Context] = self.input.context or []
-        self.resume = Resume(self.input.resume or [])
+        self.resume: Resume = Resume(self.input.resume or [])
         self.principal = principal
         self.result: Any = UNSET
-        self.cancelled = False
+        self.cancelled: bool = False
 
     @property
     def thread_id(self) -> str:

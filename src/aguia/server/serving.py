@@ -15,10 +15,10 @@ from aguia.server.execution import Agent
 
 try:
     import uvicorn
-except ImportError as error:
+except ImportError as _error:
     raise ImportError(
         "aguia.server.serve and GracefulServer need uvicorn: pip install 'aguia[cli]'"
-    ) from error
+    ) from _error
 
 __all__ = ["GracefulServer", "serve"]
 

@@ -533,7 +533,7 @@ class Activity:
         self._run = run
         self._owner = owner
         self.message_id = message_id
-        self.activity_type = activity_type
+        self.activity_type: str = activity_type
 
     async def set(
         self,

@@ -34,7 +34,7 @@ class EventStream:
         self._silence = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self._space: asyncio.Event = asyncio.Event()
-        self.count = 0
+        self.count: int = 0
         self.last: Event | None = None
 
     @property

@@ -36,13 +36,13 @@ class Collector:
 
     def __init__(self, max_findings: int, context: int) -> None:
         self.findings: list[Finding] = []
-        self.omitted = 0
+        self.omitted: int = 0
         self.excerpts: dict[int, list[tuple[int, str]]] = {}
-        self.index = -1
+        self.index: int = -1
         self.line: int | None = None
         self.event_type: str | None = None
         self.run_id: str | None = None
-        self.faulty = False
+        self.faulty: bool = False
         self._max_findings = max_findings
         self._kept = {"error": 0, "warning": 0}
         self._known: dict[Any, int] = {}

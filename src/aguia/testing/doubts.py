@@ -108,7 +108,7 @@ class Doubts:
     """
 
     def __init__(self, tell: Callable[[Doubt], None], request: RunAgentInput | None) -> None:
-        self.unsure = False
+        self.unsure: bool = False
         self._tell = tell
         self._tools = (
             {tool.name for tool in request.tools}

@@ -156,7 +156,9 @@ class FaultInjector:
     """
 
     def __init__(self, *faults: Fault | str, seed: int = 0) -> None:
-        self.faults = tuple(Fault.parse(each) if isinstance(each, str) else each for each in faults)
+        self.faults: tuple[Fault, ...] = tuple(
+            Fault.parse(each) if isinstance(each, str) else each for each in faults
+        )
         self.seed = seed
 
     def events(self, events: Iterable[Event | dict[str, Any]], *, run: int = 0) -> list[Any]:
@@ -516,7 +518,7 @@ class FaultyApp:
         runs: Container[int] | None = None,
     ) -> None:
         self.app = app
-        self.count = 0
+        self.count: int = 0
         self._injector = FaultInjector(*faults, seed=seed)
         self._runs = runs
 

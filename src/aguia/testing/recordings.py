@@ -127,7 +127,7 @@ class Splitter:
 
     def __init__(self, format: Format | None = None, max_frame: int = MAX_FRAME) -> None:
         self.format = format
-        self.broken_off = False
+        self.broken_off: bool = False
         self._max_frame = max_frame
         self._head = b""
         self._cut: _Cut | None = None

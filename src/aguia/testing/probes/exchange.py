@@ -98,13 +98,13 @@ class Stream:
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         binary = exchange.media_type == frames.CONTENT_TYPE
-        self.events = _events(exchange.body, binary)
+        self.events: list[dict[str, Any]] = _events(exchange.body, binary)
         checker = Checker(exchange.input, format="protobuf" if binary else "sse")
         checker.receive(exchange.body)
         if exchange.ended == "complete":
             checker.end()
         self.findings: list[Finding] = checker.findings
-        self.conversation = _conversation(exchange)
+        self.conversation: Conversation = _conversation(exchange)
 
     def of_type(self, *types: str) -> list[dict[str, Any]]:
         """The events of some types."""

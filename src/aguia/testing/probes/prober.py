@@ -135,7 +135,7 @@ class Prober:
         headers: Mapping[str, str] | None = None,
         settings: ProbeSettings | None = None,
     ) -> None:
-        self.settings = settings or ProbeSettings()
+        self.settings: ProbeSettings = settings or ProbeSettings()
         self.known: set[tuple[str | None, ...]] = set()
         """What a plain run has already shown to be wrong."""
         self.plain: Stream | None = None
@@ -219,7 +219,7 @@ class Probing:
 
     def __init__(self, prober: Prober, deadline: float, plain: Exchange | None = None) -> None:
         self.prober = prober
-        self.settings = prober.settings
+        self.settings: ProbeSettings = prober.settings
         self.plain = plain
         self.exchanges: list[Exchange] = []
         self.findings: list[Finding] = []
