@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from textwrap import indent
 from typing import Any
 
 import httpx
@@ -307,6 +308,26 @@ async def test_a_failed_run_runs_nothing() -> None:
             await agent.ask("Again")
         assert list(answers(script.sent[1])) == ["a"]
     assert ran == []
+
+
+async def test_a_function_that_is_defined_anew_takes_its_own_place() -> None:
+    """As by a notebook's cell that is run again; any other of the name is refused."""
+    cell = """
+@agent.tool(read_only=True)
+def weather(city: str) -> str:
+    return "{}"
+"""
+    script = Script(reply(*call("a", "weather", '{"city":"Porto"}')), reply(*says("So")))
+    async with scripted(script) as agent:
+        for answer in ("Sunny", "Rain"):
+            exec(cell.format(answer), {"__name__": "__main__", "agent": agent})
+        await agent.ask("The weather?")
+        assert [each["name"] for each in script.sent[0]["tools"]] == ["weather"]
+        assert answers(script.sent[1]) == {"a": "Rain"}
+        for name in ("__main__", "another"):
+            other = cell if name == "another" else f"def scope():\n{indent(cell, ' ')}\nscope()"
+            with pytest.raises(ValueError, match="offered already"):
+                exec(other, {"__name__": name, "agent": agent})
 
 
 async def test_tools_may_be_those_of_one_run() -> None:

@@ -349,7 +349,8 @@ class Agent(ThreadView):
             def weather(city: str) -> str:
                 "The weather in a city."
 
-        See `aguia.client.tool` for the settings. The function stays as it is.
+        See `aguia.client.tool` for the settings. The function stays as it is. One that is defined
+        anew, as by a notebook's cell that is run again, takes the place of what it was.
 
         Raises `TypeError` for a function that no schema can be made of, `ValueError` for a name
         that is taken.
@@ -373,6 +374,9 @@ class Agent(ThreadView):
         return offer if function is None else offer(function)
 
     def _offer(self, made: FunctionTool) -> None:
+        known = self._functions.get(made.name)
+        if known is not None and _is_defined_anew(known.function, made.function):
+            self._tools = [tool for tool in self._tools if tool.name != made.name]
         if any(tool.name == made.name for tool in self._tools):
             raise ValueError(f"a tool with the name '{made.name}' is offered already")
         self._tools.append(made.declaration)
@@ -611,6 +615,16 @@ class Agent(ThreadView):
             return await transport.capabilities(url)
         finally:
             await transport.close()
+
+
+def _is_defined_anew(old: Any, new: Any) -> bool:
+    """Whether these are one function of the main module, where what is defined again replaces."""
+    places = {
+        (getattr(each, "__module__", None), getattr(each, "__qualname__", "<locals>"))
+        for each in (old, new)
+    }
+    ((module, name), *others) = places
+    return not others and module == "__main__" and "<locals>" not in name
 
 
 class HttpAgent(Agent):
