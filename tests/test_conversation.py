@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 import time
 from typing import Any
 
@@ -258,6 +259,67 @@ def test_a_result_goes_behind_its_call() -> None:
         "subagentRunId": "s",
     }
     assert not reader.warnings
+
+
+def place_at_once(thread: list[Json], answers: Json) -> None:
+    """Put an answer in its place as CONV-1 says it, however long that takes."""
+    made = [
+        number
+        for number, message in enumerate(thread)
+        if any(each["id"] == answers["toolCallId"] for each in message.get("toolCalls", ()))
+    ]
+    place = len(thread)
+    if made:
+        place = made[0] + 1
+        while place < len(thread) and thread[place]["role"] == "tool":
+            place += 1
+    thread.insert(place, answers)
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("seed", range(40))
+def test_results_find_their_places_in_any_order(seed: int) -> None:
+    """CONV-1: early and late, near and far, looked at in between or not."""
+    rng = random.Random(seed)
+    reader, expected = Reader(), list[Json]()
+    carriers = 0
+    for number in range(rng.choice([20, 150, 600])):
+        kind = rng.random()
+        if kind < 0.3:
+            carriers += 1
+            reader.feed(*call(f"c{carriers}", parentMessageId=f"m{rng.randint(1, 9)}-{number}"))
+            expected.append({"role": "assistant", "toolCalls": [{"id": f"c{carriers}"}]})
+        elif kind < 0.4:
+            reader.feed(*said("x", f"t{number}"))
+            expected.append({"role": "assistant"})
+        elif kind < 0.42:
+            assert len(reader.conversation.messages) == len(expected)
+        else:
+            back = rng.choice([0, 0, 1, 3, 200])
+            made = f"c{max(0, carriers - rng.randint(0, back))}"  # c0 is nobody's
+            reader.feed(result(f"r{number}", made))
+            place_at_once(expected, {"role": "tool", "toolCallId": made, "id": f"r{number}"})
+    found = messages(reader)
+    assert [message["role"] for message in found] == [message["role"] for message in expected]
+    results = [message["id"] for message in expected if message["role"] == "tool"]
+    assert [message["id"] for message in found if message["role"] == "tool"] == results
+
+
+def test_results_that_wait_for_their_places_are_there_for_what_follows() -> None:
+    """CONV-1, MSG-1: a snapshot and an activity in an answer's place find them, too."""
+    far = [each for number in range(50) for each in said("x", f"t{number}")]
+    reader = Reader()
+    reader.feed(*call("a", parentMessageId="m"), *far, result("r1", "a"), result("r2", "a"))
+    state = event("ACTIVITY_SNAPSHOT", messageId="r1", activityType="t", content={})
+    reader.feed(state, result("r3", "a"))
+    assert [m["id"] for m in messages(reader)][:4] == ["m", "r3", "r1", "r2"]
+    reader = Reader()
+    reader.feed(*call("a", parentMessageId="m"), *far, result("r1", "a"))
+    kept = [m for m in messages(reader) if m["id"] in ("m", "r1", "t7")]
+    reader.feed(result("r2", "a"), event("MESSAGES_SNAPSHOT", messages=kept))
+    assert [m["id"] for m in messages(reader)] == ["m", "r1", "t7"]
+    reader.feed(result("r4", "a"))
+    assert [m["id"] for m in messages(reader)] == ["m", "r1", "r4", "t7"]
 
 
 def test_a_result_that_comes_again_replaces() -> None:

@@ -8,13 +8,14 @@ import asyncio
 import gc
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, Final
 
+import msgspec
 import pytest
 
-from aguia import Consumer, Message, RunAgentInput, TextMessageContentEvent, UserMessage
+from aguia import UNSET, Consumer, Message, RunAgentInput, TextMessageContentEvent, UserMessage
 from aguia.client.thread import Request, Thread
 from aguia.codec.sse import encode_event
 from aguia.conversation.patch import PatchTarget
@@ -116,6 +117,104 @@ def test_an_event_costs_the_same_in_a_long_thread(look: bool) -> None:
     )
     short, long = reader(1), reader(10_000)
     assert allocated(lambda: read(long)) <= allocated(lambda: read(short)) + 1_000
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many instructions of the interpreter `work` takes."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return note
+
+    before = sys.gettrace()
+    gc.collect()
+    gc.disable()
+    sys.settrace(note)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return count
+
+
+def many_results_of_one_call(count: int) -> Iterator[dict[str, Any]]:
+    yield {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "f"}
+    yield {"type": "TEXT_MESSAGE_START", "messageId": "m"}
+    for number in range(count):
+        yield {
+            "type": "TOOL_CALL_RESULT", "messageId": f"r{number}", "toolCallId": "c", "content": "",
+        }  # fmt: skip
+
+
+def results_of_calls_long_past(count: int) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        yield {"type": "TOOL_CALL_START", "toolCallId": f"c{number}", "toolCallName": "f"}
+    for number in range(count):
+        yield {
+            "type": "TOOL_CALL_RESULT", "messageId": f"r{number}", "toolCallId": f"c{number}",
+            "content": "",
+        }  # fmt: skip
+
+
+def chunks_of_many_subagents(count: int) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        yield {
+            "type": "TEXT_MESSAGE_CHUNK", "messageId": f"m{number}", "delta": "a",
+            "subagentRunId": f"s{number}",
+        }  # fmt: skip
+    yield {"type": "TEXT_MESSAGE_CHUNK", "messageId": "p", "delta": "a"}
+    for number in range(count):
+        yield {"type": "TEXT_MESSAGE_CHUNK", "messageId": f"m{number}", "delta": "a"}
+        yield {"type": "TEXT_MESSAGE_CHUNK", "delta": "a"}
+
+
+@pytest.mark.unmeasured
+@pytest.mark.parametrize(
+    "shape", [many_results_of_one_call, results_of_calls_long_past, chunks_of_many_subagents]
+)
+def test_no_shape_of_stream_costs_more_than_its_length(
+    shape: Callable[[int], Iterator[dict[str, Any]]],
+) -> None:
+    """What a peer sends twice as much of costs twice as much."""
+
+    def read(count: int) -> int:
+        body = START + b"".join(map(encode_event, shape(count)))
+        consumer = Consumer(INPUT)
+
+        def work() -> None:
+            drain(consumer.receive(body))
+            assert len(consumer.conversation.messages) > count
+
+        return steps(work)
+
+    read(10)  # what is made once
+    assert read(800) <= 2.2 * read(400)
+
+
+def test_metadata_that_nobody_has_seen_is_added_to() -> None:
+    """A message of many events with metadata is not copied with each."""
+    consumer = reader(0)
+
+    def merge(number: int) -> None:
+        more = {**msgspec.json.decode(DELTA[6:]), "metadata": {f"k{number}": number}}
+        drain(consumer.receive(encode_event(more)))
+
+    for number in range(1_000):
+        merge(number)
+    few = allocated(lambda: merge(1_000))
+    assert few < 10_000
+    seen = consumer.conversation.messages[-1].metadata
+    assert seen == {f"k{number}": number for number in range(1_001)}
+    merge(1_001)
+    assert len(seen) == 1_001  # whoever holds an earlier message keeps it unchanged
+    last = consumer.conversation.messages[-1].metadata
+    assert last is not UNSET
+    assert len(last) == 1_002
 
 
 def test_a_writer_costs_the_same_after_many_messages() -> None:

@@ -297,8 +297,7 @@ class Producer:
                 self._take(expanded, operations)
         except AguiaError:
             # What was refused has opened nothing, and has ended nothing for the reader either.
-            self._chunks.lanes.clear()
-            self._chunks.lanes.update(before)
+            self._chunks.restore(before)
             for stream in before.values():
                 family = stream.form.family
                 if not self._verifier.is_open(OpenItem(family, stream.id, stream.owner)):

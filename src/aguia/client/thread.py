@@ -25,7 +25,7 @@ from aguia.codec.json import (
 )
 from aguia.codec.sse import MAX_FRAME
 from aguia.consumer import Consumer
-from aguia.conversation import Conversation
+from aguia.conversation import Conversation, InOrder
 from aguia.interop.values import Model, plain_model
 from aguia.pipeline.compatibility import noting, upgrade_message
 from aguia.pipeline.downgrade import downgrade_input, parse_peer_version
@@ -211,8 +211,8 @@ class Thread:
         Calls that functions are answering in this one are not answered once more in the other.
         """
         messages, open_calls = self._answered([], self._offered or ())
-        for call in self.in_hand:
-            messages.insert(_place_of_answer(messages, call.id), failed_answer(call, _ELSEWHERE))
+        elsewhere = [failed_answer(call, _ELSEWHERE) for call in self.in_hand]
+        messages = _with_answers(messages, elsewhere)
         other = Thread(
             thread_id=thread_id,
             messages=messages,
@@ -489,17 +489,14 @@ class Thread:
         self, said: Sequence[Message], offered: Collection[str], *, resuming: bool = False
     ) -> tuple[list[Message], list[ToolCall]]:
         """All messages with what is said in its place, and the calls that are still open."""
+        cut_off = self._cut_off()
         held = list(self.conversation.messages)
-        answered: set[str] = set()
-        for message in said:
-            if isinstance(message, ToolMessage):
-                answered.add(message.tool_call_id)
-                held.insert(_place_of_answer(held, message.tool_call_id), message)
-            else:
-                held.append(message)
-        for call in self._cut_off():
-            if call.id not in answered:
-                held.insert(_place_of_answer(held, call.id), failed_answer(call, _CUT_OFF))
+        answered = {each.tool_call_id for each in said if isinstance(each, ToolMessage)}
+        if not answered and not cut_off:
+            held += said
+        else:
+            answers = [failed_answer(call, _CUT_OFF) for call in cut_off if call.id not in answered]
+            held = _with_answers(held, [*said, *answers])
         if self._offered is None and resuming and not self.conversation.interrupts:
             return held, []  # what the answers are for is only known where they go
         return held, [call for call in self.open_calls(offered) if call.id not in answered]
@@ -554,25 +551,26 @@ def _dangling(messages: Iterable[Message], known: Collection[str]) -> list[ToolC
     return [call for id_, call in calls.items() if id_ not in answered]
 
 
-def _place_of_answer(messages: Sequence[Message], tool_call_id: str) -> int:
-    """Where the answer to a call goes: after its message and the answers there (CONV-1)."""
-    place = len(messages) - 1
-    while place >= 0 and not _makes(messages[place], tool_call_id):
-        place -= 1
-    if place < 0:
-        return len(messages)
-    place += 1
-    while place < len(messages) and isinstance(messages[place], ToolMessage):
-        place += 1
-    return place
+def _with_answers(held: list[Message], said: Iterable[Message]) -> list[Message]:
+    """The messages with what is said after them, each answer after its call (CONV-1)."""
+    messages = InOrder(held)
+    makers: dict[str, Message] = {}
+    for message in held:
+        _note_calls(message, makers)
+    for message in said:
+        carrier = makers.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
+        if carrier is None:
+            messages.append(message)
+            _note_calls(message, makers)
+        else:
+            messages.answer(carrier, message)
+    return messages.settled
 
 
-def _makes(message: Message, tool_call_id: str) -> bool:
-    return (
-        isinstance(message, AssistantMessage)
-        and message.tool_calls is not UNSET
-        and any(call.id == tool_call_id for call in message.tool_calls)
-    )
+def _note_calls(message: Message, makers: dict[str, Message]) -> None:
+    """Take note of who makes a call; where an id is used again, the last one counts."""
+    if isinstance(message, AssistantMessage) and message.tool_calls is not UNSET:
+        makers.update((call.id, message) for call in message.tool_calls)
 
 
 def _is_part(item: Any) -> bool:

@@ -2,6 +2,6 @@
 
 from aguia.conversation.conversation import Conversation
 from aguia.conversation.patch import PatchError
-from aguia.conversation.thread import Messages
+from aguia.conversation.thread import InOrder, Messages
 
-__all__ = ["Conversation", "Messages", "PatchError"]
+__all__ = ["Conversation", "InOrder", "Messages", "PatchError"]

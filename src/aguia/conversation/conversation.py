@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from aguia.conversation.patch import PatchError, PatchTarget
-from aguia.conversation.thread import CallEntry, Entry, Messages
+from aguia.conversation.thread import CallEntry, Entry, InOrder, Messages
 from aguia.pipeline.warn import Warn
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import ProtocolWarning
@@ -64,6 +64,7 @@ _MESSAGES: Final[dict[str, Callable[..., Message]]] = {
     "assistant": AssistantMessage,
     "user": UserMessage,
 }
+"""What a text message becomes, by its role (TEXT-2)."""
 
 _KEPT_ROLES: Final = ("activity", "reasoning")
 """Roles whose messages a snapshot without any of that role leaves alone (MSG-1)."""
@@ -98,7 +99,7 @@ class Conversation:
         warn: Warn,
     ) -> None:
         self._warn = warn
-        self._entries: list[Entry] = []
+        self._entries: InOrder[Entry] = InOrder([])
         self._by_id: dict[str, Entry] = {}
         self._calls: dict[str, CallEntry] = {}
         # The calls that have ever been answered: whatever is said of one later, it was carried
@@ -287,7 +288,7 @@ class Conversation:
     def _call_start(self, event: ToolCallStartEvent) -> None:
         if event.tool_call_id not in self._answered:
             self._unanswered[event.tool_call_id] = False
-        call = self._calls.get(event.tool_call_id)
+        call = self._calls.get(event.tool_call_id)  # one that is known goes on (CONV-3)
         if call is None:
             call = self._carrier_of(event).add_call(
                 ToolCall(
@@ -391,18 +392,9 @@ class Conversation:
             self._append(message)
             return
         # Model providers refuse a history in which a result doesn't follow its call (CONV-1).
-        place = self._place_of(call.entry) + 1
-        while place < len(self._entries) and self._entries[place].role == "tool":
-            place += 1
         entry = Entry(message)
-        self._entries.insert(place, entry)
+        self._entries.answer(call.entry, entry)
         self._by_id.setdefault(message.id, entry)
-
-    def _place_of(self, entry: Entry) -> int:
-        for place in range(len(self._entries) - 1, -1, -1):
-            if self._entries[place] is entry:
-                return place
-        raise LookupError(entry.id)  # pragma: no cover - every call's entry is in the thread
 
     # State and snapshots
 
@@ -432,15 +424,15 @@ class Conversation:
             )
         stated = {message.role for message in event.messages}
         kept: list[Entry] = []
-        for entry in self._entries:
+        for entry in self._entries.settled:
             message = snapshot.pop(entry.id, None)
             if message is not None:
-                entry.set(message)
+                entry.set(message)  # as a whole, so that what it leaves out is gone (REAS-5)
                 kept.append(entry)
             elif entry.role in _KEPT_ROLES and entry.role not in stated:
                 kept.append(entry)
         kept.extend(Entry(message) for message in snapshot.values())
-        self._entries[:] = kept
+        self._entries.replace(kept)
         self._by_id = {}
         self._calls = {}
         for entry in kept:
@@ -469,10 +461,13 @@ class Conversation:
                 )
                 for call in entry.calls:
                     self._calls.pop(call.value.id, None)
+                _ = self._entries.settled  # by the roles that were there
                 entry.set(message)
+                self._entries.note_roles()
         elif not entry.is_activity:
             return
         elif replace:
+            # Metadata stays, and who sends it owns it (ACT-2).
             entry.change(
                 activity_type=event.activity_type,
                 content=event.content,
@@ -518,7 +513,7 @@ class Conversation:
         self._earlier_interrupts = self.interrupts
         if event.input is not UNSET:
             for message in event.input.messages:
-                if message.id not in self._by_id:
+                if message.id not in self._by_id:  # what is held stays as it is (CONV-2)
                     self._append(message)
             if first and not self._state_given and event.input.state is not UNSET:
                 self._state.replace(event.input.state)

@@ -6,7 +6,7 @@ and whoever holds an earlier value keeps it unchanged.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Final, overload
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -16,7 +16,7 @@ from aguia.protocol.content import ContentPart, TextPart
 from aguia.protocol.messages import ActivityMessage, AssistantMessage, Message, ToolCall
 from aguia.protocol.patch import JsonPatch
 
-__all__ = ["CallEntry", "Entry", "Messages"]
+__all__ = ["CallEntry", "Entry", "InOrder", "Messages"]
 
 
 class CallEntry:
@@ -43,10 +43,10 @@ class CallEntry:
 
     def merge_metadata(self, metadata: Metadata) -> None:
         """Merge key by key, the last write winning, into the call itself (META-1)."""
-        old = self._base.metadata
-        if self._changes is not None:
-            old = self._changes.get("metadata", old)
-        self.change(metadata=_merged(old, metadata))
+        if self._changes is not None and "metadata" in self._changes:
+            self._changes["metadata"].update(metadata)  # which nobody has seen so far
+        else:
+            self.change(metadata=_merged(self._base.metadata, metadata))
 
     @property
     def value(self) -> ToolCall:
@@ -141,10 +141,10 @@ class Entry:
 
     def merge_metadata(self, metadata: Metadata) -> None:
         """Merge key by key, the last write winning, without recursion (META-1)."""
-        old = self._base.metadata
-        if self._changes is not None:
-            old = self._changes.get("metadata", old)
-        self.change(metadata=_merged(old, metadata))
+        if self._changes is not None and "metadata" in self._changes:
+            self._changes["metadata"].update(metadata)  # which nobody has seen so far
+        else:
+            self.change(metadata=_merged(self._base.metadata, metadata))
 
     def add_call(self, call: ToolCall) -> CallEntry:
         """Append a tool call to this assistant message."""
@@ -190,6 +190,85 @@ class Entry:
         return self._base
 
 
+class _HasRole(Protocol):
+    @property
+    def role(self) -> str: ...
+
+
+T = TypeVar("T", bound=_HasRole)
+
+_NEAR: Final = 32
+"""How far from the end an answer's place is looked for when the answer comes."""
+
+
+class InOrder(Generic[T]):
+    """Messages in order, each answer to a call after the call's message (CONV-1).
+
+    Nearly every answer has its place near the end. One that has not waits until somebody looks
+    and is then put there with all others that wait, in one pass: how far back an agent answers
+    costs nothing, nor does how often.
+
+    Args:
+        items: the messages, or what stands for them; they are looked at by `settled` alone.
+    """
+
+    def __init__(self, items: list[T]) -> None:
+        self._items = items
+        # The last message that is no answer: its answers are all at the end.
+        self._last: T | None = None
+        self._late: dict[int, list[T]] = {}
+        self.note_roles()
+
+    @property
+    def settled(self) -> list[T]:
+        """The messages, with every answer in its place."""
+        if self._late:
+            self._place()
+        return self._items
+
+    def append(self, item: T) -> None:
+        """Add a message at the end."""
+        self._items.append(item)
+        if item.role != "tool":
+            self._last = item
+
+    def answer(self, carrier: T, item: T) -> None:
+        """Add an answer to a call that a message of these, `carrier`, holds."""
+        items = self._items
+        if carrier is self._last:
+            items.append(item)
+            return
+        for place in range(len(items) - 1, max(-1, len(items) - 1 - _NEAR), -1):
+            if items[place] is carrier:
+                behind = place + 1
+                while behind < len(items) and items[behind].role == "tool":
+                    behind += 1
+                items.insert(behind, item)
+                return
+        self._late.setdefault(id(carrier), []).append(item)
+
+    def replace(self, items: list[T]) -> None:
+        """Hold these instead."""
+        self._items[:] = items
+        self._late.clear()
+        self.note_roles()
+
+    def note_roles(self) -> None:
+        """Take note that messages may have other roles than before."""
+        self._last = next((item for item in reversed(self._items) if item.role != "tool"), None)
+
+    def _place(self) -> None:
+        placed: list[T] = []
+        waiting: list[T] = []
+        for item in self._items:
+            if waiting and item.role != "tool":
+                placed += waiting
+                waiting = []
+            placed.append(item)
+            waiting += self._late.pop(id(item), ())
+        self._items[:] = placed + waiting
+
+
 class Messages(Sequence[Message]):
     """The messages of a conversation, in order: a live view, equal to a list of its elements.
 
@@ -198,7 +277,9 @@ class Messages(Sequence[Message]):
 
     __slots__ = ("_append", "_entries")
 
-    def __init__(self, entries: list[Entry], append: Callable[[Any], None] | None = None) -> None:
+    def __init__(
+        self, entries: InOrder[Entry], append: Callable[[Any], None] | None = None
+    ) -> None:
         self._entries = entries
         self._append = append
 
@@ -221,14 +302,14 @@ class Messages(Sequence[Message]):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return [entry.value for entry in self._entries[index]]
-        return self._entries[index].value
+            return [entry.value for entry in self._entries.settled[index]]
+        return self._entries.settled[index].value
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._entries.settled)
 
     def __iter__(self) -> Iterator[Message]:
-        for entry in self._entries:
+        for entry in self._entries.settled:
             yield entry.value if entry.touched else entry._base
 
     def __eq__(self, other: object) -> bool:

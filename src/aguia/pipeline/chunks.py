@@ -51,6 +51,8 @@ CHUNKS: Final[frozenset[type[Any]]] = frozenset(
 )
 """The types that expansion replaces."""
 
+# What leaves every chunk stream open (CHUNK-6), and what ends them all (CHUNK-5); anything else
+# ends the one of its own lane.
 _CLOSE_NOTHING: Final = frozenset(
     {
         RawEvent,
@@ -138,6 +140,9 @@ class ChunkExpander:
 
     def __init__(self) -> None:
         self.lanes: dict[Owner, _Stream] = {}
+        # The lanes again, by what they assemble: there may be as many as a peer likes.
+        self._by_item: dict[tuple[Family, str], _Stream] = {}
+        self._by_family: dict[Family, dict[Owner, None]] = {family: {} for family in Family}
 
     def expand(self, event: Event) -> list[Event]:
         """The events that stand for this one, with the ends that its arrival implies.
@@ -174,14 +179,27 @@ class ChunkExpander:
         stream = self.lanes.pop(owner, None)
         if stream is None:
             return []
+        del self._by_item[stream.form.family, stream.id]
+        del self._by_family[stream.form.family][owner]
         return [stream.form.end(**{stream.form.id: stream.id}, subagent_run_id=owner)]
+
+    def restore(self, lanes: dict[Owner, Any]) -> None:
+        """Go back to these lanes, a copy of what `lanes` was: what came since was refused."""
+        self.lanes.clear()
+        self._by_item.clear()
+        for family in Family:
+            self._by_family[family].clear()
+        for stream in lanes.values():
+            self._assemble(stream)
+
+    def _assemble(self, stream: _Stream) -> None:
+        self.lanes[stream.owner] = stream
+        self._by_item[stream.form.family, stream.id] = stream
+        self._by_family[stream.form.family][stream.owner] = None
 
     def _holding(self, form: _Form, id_: str) -> _Stream | None:
         """The stream that assembles this item, in whatever lane."""
-        for stream in self.lanes.values():
-            if stream.id == id_ and stream.form is form:
-                return stream
-        return None
+        return self._by_item.get((form.family, id_))
 
     def _spelled_out(self, chunk: Any, form: _Form) -> list[Event]:
         id_ = getattr(chunk, form.id)
@@ -198,7 +216,8 @@ class ChunkExpander:
                 for name in form.opener
                 for value in (getattr(chunk, name),)
             }
-            stream = self.lanes[owner] = _Stream(form, id_, owner, established)
+            stream = _Stream(form, id_, owner, established)
+            self._assemble(stream)
             out.append(
                 form.start(
                     **{form.id: id_},
@@ -248,7 +267,7 @@ class ChunkExpander:
             return stream.owner
         if tag is not UNSET:
             return tag
-        owners = [stream.owner for stream in self.lanes.values() if stream.form is form]
+        owners = self._by_family[form.family]
         if UNSET in owners or not owners:
             return UNSET
         if len(owners) > 1:
@@ -258,7 +277,7 @@ class ChunkExpander:
                 rule="CHUNK-7",
                 event_type=chunk.type,
             )
-        return owners[0]
+        return next(iter(owners))
 
 
 def _require(chunk: Any, name: str) -> None:
