@@ -332,6 +332,24 @@ def test_same_verdict_however_it_arrives(name: str, how: str) -> None:
     assert _replay(stream, how).verdict() == _replay(stream, "body").verdict()
 
 
+@pytest.mark.unmeasured
+@pytest.mark.parametrize("name", _params(OWN_STREAMS, "own") + _params(PUBLIC_STREAMS, "public"))
+def test_same_verdict_the_long_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROC-7: what the strict decoder takes is judged as if it had refused it."""
+    stream = OWN_STREAMS.get(name) or PUBLIC_STREAMS[name]
+    strict_first = _replay(stream, "body").verdict()
+    frames = 0
+
+    def refuse(frame: bytes) -> Any:
+        nonlocal frames
+        frames += 1
+        raise msgspec.DecodeError
+
+    monkeypatch.setattr("aguia.consumer.decode_event", refuse)
+    assert _replay(stream, "body").verdict() == strict_first
+    assert frames or not stream["stream"]
+
+
 # What a client sends
 
 _SENT: Final = ("request", "requestAbsentPaths", "nextRequest")
