@@ -286,9 +286,9 @@ MESSAGE = {"id": "m", "role": "user", "content": "Hi"}
     [
         (b"", "", "not JSON"),
         (b"{", "", "not JSON"),
-        (b"null", "", "null where one"),
-        (b"[]", "", "an array where one"),
-        (b'"text"', "", "a string where one"),
+        (b"null", "", "null where a run input"),
+        (b"[]", "", "an array where a run input"),
+        (b'"text"', "", "a string where a run input"),
         (b"\xff\xfe", "", "not UTF-8"),
         (b'{"a": NaN}', "", "NaN"),
         (b'{"a": 1e999}', "", "out of range"),

@@ -54,7 +54,7 @@ def read_input(body: bytes) -> RunAgentInput:
                 upgrade_input(parse_object(body, MAX_DEPTH), noting(warn)), warn
             )
         except DecodeError as error:
-            message = error.message.replace("frame", "body")
+            message = error.message.replace("frame", "body").replace("one event", "a run input")
             raise InvalidInput(message, rule=error.rule, path="") from None
     _check_version(run_input)
     return run_input
