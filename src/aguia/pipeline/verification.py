@@ -51,7 +51,10 @@ from aguia.protocol.events import (
 from aguia.protocol.messages import ActivityMessage, AssistantMessage, Message, ReasoningMessage
 
 __all__ = [
+    "DISCIPLINE",
+    "LEFT_OPEN",
     "MAX_OPEN_ITEMS",
+    "ONCE",
     "PHASES",
     "TABLE",
     "Action",
@@ -114,6 +117,7 @@ class Action(Enum):
     AMENDS = "amends"
     """Needs nothing open; only its tag has to agree with the owner, if there is one."""
     STANDS = "stands alone"
+    """May come anywhere in a run (STREAM-3)."""
 
 
 class Transition(NamedTuple):
@@ -151,9 +155,12 @@ TABLE: Final[dict[type[Event], Transition]] = {
     CustomEvent: Transition(Action.STANDS),
     MessagesSnapshotEvent: Transition(Action.STANDS),
 }
-"""What each event of an open run does; run-level events are in `PHASES`, chunks are no more."""
+"""What each event of an open run does (EVT-7).
 
-_DISCIPLINE: Final[dict[Family, str]] = {
+Run-level events are in `PHASES`, and chunks are no more.
+"""
+
+DISCIPLINE: Final[dict[Family, str]] = {
     Family.MESSAGE: "STREAM-1",
     Family.TOOL_CALL: "STREAM-1",
     Family.SPAN: "REAS-2",
@@ -161,7 +168,9 @@ _DISCIPLINE: Final[dict[Family, str]] = {
     Family.STEP: "RUN-14",
     Family.SUBAGENT: "SUB-2",
 }
-_LEFT_OPEN: Final[dict[Family, str]] = {
+"""The rule that forbids what the table does not allow of an item; activities are always free."""
+
+LEFT_OPEN: Final[dict[Family, str]] = {
     Family.MESSAGE: "RUN-5",
     Family.TOOL_CALL: "RUN-5",
     Family.SPAN: "REAS-2",
@@ -169,6 +178,10 @@ _LEFT_OPEN: Final[dict[Family, str]] = {
     Family.STEP: "RUN-5",
     Family.SUBAGENT: "SUB-2",
 }
+"""The rule that forbids to finish a run with an item open."""
+
+ONCE: Final[frozenset[Family]] = frozenset({Family.SUBAGENT})
+"""Of these an item that was closed is not opened again in its run (SUB-2), as others may be."""
 
 
 class OpenItem(NamedTuple):
@@ -272,7 +285,7 @@ class Verifier:
         elif isinstance(event, RunFinishedEvent):
             self._finish(event)
         else:
-            # A failure ends whatever was open (RUN-7).
+            # A failure ends whatever was open (RUN-7, SUB-7).
             self._opened.clear()
             for open_items in self._open.values():
                 open_items.clear()
@@ -338,7 +351,7 @@ class Verifier:
             more = f" and {len(items) - 1} more" if len(items) > 1 else ""
             raise SequenceViolation(
                 f"the {first.family.value} '{first.id}'{more} is still open",
-                rule=_LEFT_OPEN[first.family],
+                rule=LEFT_OPEN[first.family],
                 event_type=event.type,
             )
 
@@ -365,7 +378,7 @@ class Verifier:
                 return self._opens(row.family, id_of)
             case Action.CONTINUES:
                 return self._continues(row.family, id_of)
-            case Action.CLOSES if row.family is Family.SUBAGENT:
+            case Action.CLOSES if row.family in ONCE:
                 return self._subagent_ended
             case Action.CLOSES:
                 return self._closes(row.family, id_of)
@@ -429,6 +442,7 @@ class Verifier:
         return check
 
     def _stands(self, event: Any) -> None:
+        # A tag need not have been announced (SUB-3), and says nothing of who owns state (STATE-6).
         tag = event.subagent_run_id
         if tag is not UNSET:
             self._tags.add(tag)
@@ -439,7 +453,7 @@ class Verifier:
         if id_ in open_items:
             raise SequenceViolation(
                 f"the {family.value} '{id_}' is already open",
-                rule=_DISCIPLINE[family],
+                rule=DISCIPLINE[family],
                 event_type=event.type,
             )
         self._check_room(event)
@@ -602,7 +616,7 @@ class Verifier:
         before = " any more" if id_ in known else ""
         return SequenceViolation(
             f"no {family.value} '{id_}' is open{before}",
-            rule=_DISCIPLINE[family],
+            rule=DISCIPLINE[family],
             event_type=event.type,
         )
 
