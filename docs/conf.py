@@ -76,7 +76,7 @@ def lead_out(app: Sphinx, docname: str, source: list[str]) -> None:
             return match.group()
         inside = target.relative_to(HERE.parent).as_posix()
         if inside in INCLUDED:
-            return f"[{words}]({INCLUDED[inside]}{anchor})"
+            return f"[{words}]({INCLUDED[inside]}{anchor or ''})"
         if target.is_file():
             return f"[{words}](path:{os.path.relpath(target, page.parent)})"
         return words
