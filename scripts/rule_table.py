@@ -10,6 +10,12 @@ they are there (`../shared/conformance/rules.tsv`, or below the folder named by 
 With `--check` it exits with 1 when a rule of these families that binds a consumer has no test,
 and names each. Rules after `--except` are not demanded yet; one that does have a test by now
 is an error as well, so that the list stays true.
+
+    python scripts/rule_table.py --page
+
+writes the page of the rules, `docs/reference/rules.md`: what each says, where the specification
+says it, and the modules and the files of tests that cite it. `rules_page(detailed=True)` names the
+tests themselves.
 """
 
 import argparse
@@ -18,15 +24,19 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from aguia.protocol.rules import RULES, Rule
 
-__all__ = ["Citations", "citations", "ids_in", "main", "untested"]
+__all__ = ["Citations", "citations", "ids_in", "main", "rules_page", "untested"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-CORPUS = REPOSITORY / "src" / "aguia" / "testing" / "corpus" / "streams"
+SOURCE = REPOSITORY / "src" / "aguia"
+CORPUS = SOURCE / "testing" / "corpus" / "streams"
+PAGE = REPOSITORY / "docs" / "reference" / "rules.md"
+SPECIFICATION = "https://docs.ag-ui.com/spec/1.0/"
 
 Citations = dict[str, list[str]]
 """For each rule id, the tests that cite it, each once, in the order of files and lines."""
@@ -139,6 +149,170 @@ def _counts(cited: Citations) -> Iterator[str]:
         )
 
 
+# The page
+
+_FAMILIES = {
+    "EVT": "Events and identifiers",
+    "PROC": "Processing",
+    "RUN": "Runs and steps",
+    "USE": "Token usage",
+    "STREAM": "Starts, contents and ends",
+    "CHUNK": "Chunks",
+    "TEXT": "Text messages",
+    "TOOL": "Tool calls",
+    "FRONT": "Tools of the application",
+    "SEC": "Consent and untrusted content",
+    "REAS": "Reasoning",
+    "STATE": "State",
+    "MSG": "Snapshots of messages",
+    "ACT": "Activity",
+    "META": "Metadata",
+    "INT": "Interrupts",
+    "SUB": "Subagents",
+    "IN": "Run input",
+    "VER": "Versions",
+    "CAP": "Capabilities",
+    "HTTP": "Server-sent events",
+    "PB": "The binary binding",
+    "TRANS": "Transports",
+    "CONV": "Where the specification is silent",
+}
+
+_STAGES = {
+    "codec/": "decoding",
+    "pipeline/compatibility": "compatibility",
+    "pipeline/versions": "compatibility",
+    "pipeline/middleware": "middleware",
+    "pipeline/tools": "middleware",
+    "pipeline/enforcement": "enforcement",
+    "pipeline/chunks": "chunk expansion",
+    "pipeline/verification": "verification",
+    "pipeline/downgrade": "what old peers get",
+    "pipeline/": "reading",
+    "conversation/": "conversation",
+    "consumer": "reading",
+    "producer": "writing",
+    "interop/": "tool arguments",
+    "server/": "server",
+    "client/": "client",
+    "testing/": "checks",
+    "cli/": "command line",
+    "protocol/": "types",
+    "": "client",
+}
+"""What is done in a module, by the beginning of its path."""
+
+
+_ABOUT = """\
+The {count} rules of AG-UI 1.0 as this project numbers them, in its own words. Errors and warnings
+name them by their ids, as in `[CHUNK-7]`. `aguia rules CHUNK-7` prints one, and
+`aguia.protocol.rules.rule("CHUNK-7")` returns it.
+
+Each says how strongly it binds and whom: who emits events, who reads them, or both. Then come the
+page of the specification that it stands on; *where* in the package it is at work, by
+[the stages of the processing model](../explanation/processing.md) and the other parts; and the
+files of *tests* that cite it, *corpus* being [streams with a known outcome](../how-to/corpus.md).
+
+`scripts/rule_table.py --page` makes this page, and a test makes it again."""
+
+
+def rules_page(tests: Path = REPOSITORY / "tests", *, detailed: bool = False) -> str:
+    """The page of all rules, as Markdown; `detailed` names tests and not only their files."""
+    cited = citations(tests, CORPUS)
+    modules = _modules()
+    lines = [
+        "# The rules",
+        "",
+        *_ABOUT.format(count=len(RULES)).splitlines(),
+        "",
+        *(
+            f"- [{title}](#{family.lower()}-{_slug(title)}): {_range(family)}"
+            for family, title in _FAMILIES.items()
+        ),
+    ]
+    for family, title in _FAMILIES.items():
+        lines += ["", f"## {family}: {title}"]
+        for rule in RULES.values():
+            if rule.family == family:
+                lines += ["", f"### {rule.id}", "", *_described(rule, cited, modules, detailed)]
+    return "\n".join(lines) + "\n"
+
+
+def _range(family: str) -> str:
+    ids = [rule.id for rule in RULES.values() if rule.family == family]
+    return f"{ids[0]} to {ids[-1]}" if len(ids) > 2 else " and ".join(ids)
+
+
+def _slug(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def _described(
+    rule: Rule, cited: Citations, modules: dict[str, list[str]], detailed: bool
+) -> Iterator[str]:
+    whom = {"both": "producers and consumers"}.get(rule.binds, f"{rule.binds}s")
+    page = (
+        f"[{rule.page}]({SPECIFICATION}{rule.page})" if rule.page else "the specification is silent"
+    )
+    yield rule.text
+    yield ""
+    yield f"- **{rule.level}**, {whom}; {page}"
+    stages: dict[str, str] = {}
+    for module in modules.get(rule.id, []):
+        stages.setdefault(_stage(module), f"../../src/aguia/{module}")
+    if stages:
+        yield f"- where: {', '.join(f'[{name}]({path})' for name, path in stages.items())}"
+    tests = cited.get(rule.id, [])
+    streams = [test for test in tests if test.startswith("corpus ")]
+    shown = _tests([test for test in tests if test not in streams], detailed)
+    if streams:
+        corpus = "[corpus](../../src/aguia/testing/corpus/streams)"
+        shown.append(f"{corpus} ({len(streams)} streams)" if detailed else corpus)
+    yield f"- tests: {', '.join(shown) or 'none'}"
+
+
+def _tests(tests: list[str], detailed: bool) -> list[str]:
+    """The first few, of the file with the most of them first, and that there are more."""
+    files = Counter(test.partition("::")[0] for test in tests)
+    tests = sorted(tests, key=lambda test: -files[test.partition("::")[0]])
+    names = list(dict.fromkeys(tests if detailed else (test.partition("::")[0] for test in tests)))
+    most = 5 if detailed else 3
+    shown = [f"[{name}](../../tests/{name.partition('::')[0]})" for name in names[:most]]
+    if len(names) > most:
+        shown.append(f"{len(names) - most} more" if detailed else "others")
+    return shown
+
+
+def _stage(module: str) -> str:
+    return next(stage for path, stage in _STAGES.items() if module.startswith(path))
+
+
+def _modules() -> dict[str, list[str]]:
+    """For each rule the modules that name it in their code, else those that speak of it.
+
+    What checks others, or shows, is named as well where its code does, behind the rest.
+    """
+    named: dict[str, list[str]] = {}
+    told: dict[str, list[str]] = {}
+    checks: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = path.relative_to(SOURCE).as_posix()
+        if module == "protocol/rules.py":
+            continue
+        source = path.read_text(encoding="utf-8")
+        for rule_id in dict.fromkeys(rule_id for _, rule_id in ids_in(source)):
+            quoted = f'"{rule_id}"' in source
+            if module.startswith(("testing/", "cli/")):
+                if quoted:
+                    checks.setdefault(rule_id, []).append(module)
+            else:
+                (named if quoted else told).setdefault(rule_id, []).append(module)
+    return {
+        rule_id: [*(named.get(rule_id) or told.get(rule_id, [])), *checks.get(rule_id, [])]
+        for rule_id in RULES
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table and the counts; return 1 when `--check` finds a rule without a test."""
     parser = argparse.ArgumentParser(description="Shows which rules have a test.")
@@ -146,7 +320,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--except", dest="later", metavar="RULE,RULE...", default="")
     parser.add_argument("--tests", metavar="FOLDER", type=Path, default=REPOSITORY / "tests")
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, default=CORPUS)
+    parser.add_argument("--page", action="store_true", help=f"only write {PAGE.name}")
     options = parser.parse_args(arguments)
+    if options.page:
+        PAGE.write_text(rules_page(options.tests), encoding="utf-8")
+        return 0
     families = [family for family in options.check.split(",") if family]
     unknown = [family for family in families if family not in FAMILIES]
     if unknown:

@@ -173,3 +173,28 @@ def test_a_stream_with_rules_that_are_no_list_is_named(tests: Path) -> None:
     (tests.parent / "corpus" / "bad.json").write_text('{"rules": "CHUNK-1"}')
     with pytest.raises(SystemExit, match=r"bad\.json: 'rules' must be a list"):
         rule_table.citations(tests, tests.parent / "corpus")
+
+
+def test_the_page_of_the_rules_is_current() -> None:
+    written = rule_table.PAGE.read_text(encoding="utf-8")
+    assert written == rule_table.rules_page(), "run scripts/rule_table.py --page"
+    for each in RULES.values():
+        assert f"\n### {each.id}\n\n{each.text}\n" in written
+
+
+def test_the_page_names_modules_and_tests(tests: Path) -> None:
+    page = rule_table.rules_page(tests)
+    described = page.partition("### CHUNK-5\n")[2].partition("###")[0]
+    assert "where: [chunk expansion](../../src/aguia/pipeline/chunks.py)" in described
+    assert "[test_chunks.py](../../tests/test_chunks.py)" in described
+    assert "[corpus](../../src/aguia/testing/corpus/streams)" in described
+    page = rule_table.rules_page(tests, detailed=True)
+    described = page.partition("### CHUNK-5\n")[2].partition("###")[0]
+    assert "[test_chunks.py::test_one](../../tests/test_chunks.py), " in described
+    assert re.search(r"\[corpus]\([^)]*\) \(\d+ streams\)", described)
+
+
+def test_every_family_has_its_title() -> None:
+    page = rule_table.rules_page()
+    for family in rule_table.FAMILIES:
+        assert f"\n## {family}: " in page

@@ -3,7 +3,7 @@
 `encode_event` writes what the reference implementation writes, byte for byte (PB-4).
 `decode_event` turns a frame into the plain JSON that the same event would be over SSE, and
 judges nothing that enforcement judges (PB-3): an outcome, a role or a patch operation that this
-version doesn't know comes out as what it is called, for enforcement to remove.
+version doesn't know comes out as what it is called, for enforcement to remove (PROC-10).
 
 Needs the official runtime: `pip install 'aguia[protobuf]'`.
 """

@@ -214,6 +214,7 @@ class _Walk:
                     return self._wrong(path, f"one of {', '.join(values)}", value)
                 if value in values:
                     return value
+                # Of a closed set, one that nobody has named yet is unrecognised (PROC-5).
                 self.cause = (path, f"the value {_quote(value)}")
                 return _DROP
             case ConstShape(only):
