@@ -459,7 +459,7 @@ def test_the_assistant_serves_its_folder_to_this_machine_only(tmp_path: Path) ->
         refused = aguia("chat", "--header", "Host: evil.example", url, "find", "needle")
         assert refused.returncode == 1
         assert "needle" not in refused.stdout
-        assert "400" in refused.stderr
+        assert "421" in refused.stderr
         for origin in ("https://evil.example", "http://127.0.0.1.evil.example", "null", "http://["):
             refused = aguia("chat", "--header", f"Origin: {origin}", url, "find", "needle")
             assert refused.returncode == 1
@@ -467,6 +467,35 @@ def test_the_assistant_serves_its_folder_to_this_machine_only(tmp_path: Path) ->
             assert "403" in refused.stderr
         allowed = aguia("chat", "--header", "Origin: http://localhost:3000", url, "tree")
         assert allowed.returncode == 0
+
+
+def test_an_agent_on_this_machine_answers_to_no_name_but_this_machines(tmp_path: Path) -> None:
+    """A page that points its own host name at 127.0.0.1 gets no answer, unless that is allowed."""
+    (tmp_path / "mine.py").write_text("async def agent(run):\n    await run.say('Hello')\n")
+
+    def answer(url: str, host: str) -> tuple[int, str]:
+        done = aguia("chat", "--header", f"Host: {host}", url, "Hi")
+        return done.returncode, done.stdout + done.stderr
+
+    with serving("mine", cwd=tmp_path) as (url, _):
+        for host in ("localhost", "LOCALHOST:3000", "127.0.0.1", "[::1]:8000"):
+            assert answer(url, host) == (0, "Hello\n"), host
+        for host in (
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "evil.example:80",
+            "[",
+            "a@localhost",
+        ):
+            code, said = answer(url, host)
+            assert (code, "Hello" in said) == (1, False), host
+            assert "421" in said
+            assert "--allow-host" in said
+    with serving("mine", "--allow-host", "Agent.example", cwd=tmp_path) as (url, _):
+        assert answer(url, "agent.example") == (0, "Hello\n")
+        assert answer(url, "evil.example")[0] == 1
+    with serving("mine", "--allow-host", "*", cwd=tmp_path) as (url, _):
+        assert answer(url, "evil.example") == (0, "Hello\n")
 
 
 def test_beyond_this_machine_the_assistant_only_reads(tmp_path: Path) -> None:

@@ -99,6 +99,16 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another name by which the agent may be asked for, for a proxy or a tunnel in"
+            " front; may be repeated, and * is any. By default, on an address of this machine"
+            " alone, only localhost, 127.0.0.1 and ::1.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve an agent over HTTP. Ctrl-C ends it, with exit code 0."""
     from aguia.cli.serve import serve
@@ -110,6 +120,7 @@ def serve(
             port=port,
             expose_errors=expose_errors,
             allow_origins=allow_origin or (),
+            allow_hosts=allow_host or (),
         )
     )
 

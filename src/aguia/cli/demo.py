@@ -14,6 +14,7 @@ from aguia.cli.failures import FAILED, INTERRUPTED, OK, UNFINISHED
 from aguia.cli.render import Renderer
 from aguia.cli.serve import (
     GRACE_SECONDS,
+    LOOPBACK,
     StartError,
     assistant,
     bind,
@@ -116,7 +117,7 @@ def _served(folder: str) -> Iterator[str]:
     the socket listens before the thread starts, so nobody can take its port.
     """
     with bind(HOST, 0) as listener:
-        server = server_for(assistant(folder, writable=True), local_only=True)
+        server = server_for(assistant(folder, writable=True), hosts=LOOPBACK, own_pages=True)
         thread = threading.Thread(
             target=server.run, kwargs={"sockets": [listener]}, name="aguia-demo", daemon=True
         )

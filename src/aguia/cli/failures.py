@@ -36,8 +36,10 @@ def explain(error: AguiaError, url: str) -> str:
             return f"Cannot connect to {url}: {reason}. {hint}"
         case InputRejected(status=404 | 405 as status):
             return f"No agent listens at {url}: it answers {status} to a POST. Check the path."
-        case InputRejected(status=401 | 403 as status):
-            return f"{url} answers {status}: it wants credentials; send them with --header."
+        case InputRejected(status=401):
+            return f"{url} answers 401: it wants credentials; send them with --header."
+        case InputRejected(status=403):
+            return f"{url} refuses: {error}. Credentials are sent with --header."
         case InputRejected(status=301 | 302 | 303 | 307 | 308 as status):
             return f"{url} answers {status}: it sends elsewhere, and an agent would not; check it."
         case InputRejected():

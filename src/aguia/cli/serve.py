@@ -8,21 +8,30 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.datastructures import Headers
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aguia.cli.words import plural
 from aguia.server import Agent, AgentApp, Agents, GracefulServer
 
-__all__ = ["StartError", "assistant", "bind", "load", "serve", "server_for", "url_of"]
+__all__ = [
+    "GRACE_SECONDS",
+    "LOOPBACK",
+    "StartError",
+    "assistant",
+    "bind",
+    "load",
+    "serve",
+    "server_for",
+    "url_of",
+]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -52,21 +61,23 @@ def serve(
     port: int,
     expose_errors: bool = False,
     allow_origins: Sequence[str] = (),
+    allow_hosts: Sequence[str] = (),
 ) -> int:
     """Serves `agent` ("module:name", or the folder assistant) until Ctrl-C; the exit code.
 
     `expose_errors`: clients are told what an exception says. `allow_origins`: whose web pages may
-    call the agent; the folder assistant answers those of this machine alone.
+    call the agent; the folder assistant answers those of this machine alone. `allow_hosts`: by
+    which other names the server may be asked for where only this machine reaches it; "*" is any.
 
     0 after Ctrl-C, which is how a server ends; 1 when it cannot listen; 2 when there is no such
     agent.
     """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(name)s: %(message)s")
     try:
-        local_only = agent is None and host in LOOPBACK
+        local = host in LOOPBACK
         settings: _Settings = {"expose_errors": expose_errors, "allow_origins": allow_origins}
         agents = (
-            assistant(os.getcwd(), writable=local_only, **settings)
+            assistant(os.getcwd(), writable=local, **settings)
             if agent is None
             else load(agent, **settings)
         )
@@ -85,7 +96,12 @@ def serve(
         _say("Ctrl-C ends it.")
         # uvicorn ends in order and then raises the signal again.
         with suppress(KeyboardInterrupt):
-            server_for(agents, local_only=local_only, on_stop=_waits).run(sockets=[listener])
+            server_for(
+                agents,
+                hosts=[*LOOPBACK, *allow_hosts] if local and "*" not in allow_hosts else None,
+                own_pages=agent is None,
+                on_stop=_waits,
+            ).run(sockets=[listener])
     return 0
 
 
@@ -265,48 +281,55 @@ def url_of(listener: socket.socket, host: str) -> str:
     return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
 
 
-class _LocalOrigins:
-    """Refuses what comes from web pages, unless they are this machine's."""
+class _Guard:
+    """Answers only requests that name one of `hosts`, and with `own_pages` no foreign web pages."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str], *, own_pages: bool) -> None:
         self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._own_pages = own_pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http":
-            origin = Headers(scope=scope).get("origin")
-            if origin is not None and _host_of(origin) not in LOOPBACK:
+            headers = Headers(scope=scope)
+            host = _host_of(f"//{headers.get('host', '')}")
+            origin = headers.get("origin")
+            if host not in self._hosts:
+                app = PlainTextResponse(
+                    "This server does not answer to that name; --allow-host adds a name.", 421
+                )
+            elif self._own_pages and origin is not None and _host_of(origin) not in LOOPBACK:
                 app = PlainTextResponse("Web pages of other hosts are not answered here.", 403)
         await app(scope, receive, send)
 
 
-def _host_of(origin: str) -> str | None:
+def _host_of(url: str) -> str | None:
     try:
-        return urlsplit(origin).hostname
+        parts = urlsplit(url)
     except ValueError:
         return None
+    return None if "@" in parts.netloc else parts.hostname
 
 
 def server_for(
     agents: AgentApp | Agents,
     *,
-    local_only: bool = False,
+    hosts: Collection[str] | None = None,
+    own_pages: bool = False,
     on_stop: Callable[[int], None] | None = None,
 ) -> GracefulServer:
     """A server that says nothing of its own unless something is wrong.
 
-    `local_only` answers only requests that name this machine as their host, and as their origin
-    where they have one. Without the first a web page could point a host name of its own at
-    127.0.0.1 and read what is served there; without the second any page that this machine shows
-    could send a request blindly, and agree to a change that nobody has seen.
+    With `hosts` it answers only requests that name one of them as their host. Without that a web
+    page could point a host name of its own at 127.0.0.1, and use what is served there. With
+    `own_pages` it answers no pages but this machine's: any other could send a request blindly,
+    and agree to a change that nobody has seen.
 
     `on_stop` is told how many runs are under way when the server is told to stop.
     """
-    allowed = [*LOOPBACK, "[::1]"]
     config = uvicorn.Config(
-        TrustedHostMiddleware(_LocalOrigins(agents), allowed_hosts=allowed)
-        if local_only
-        else agents,
+        agents if hosts is None else _Guard(agents, hosts, own_pages=own_pages),
         log_config=None,
         log_level="warning",
         access_log=False,
