@@ -5,11 +5,9 @@ comment above it, or among the data that tests are made from; in a stream of the
 package brings along, as one of its `rules`. The shared conformance streams count as well, where
 they are there (`../shared/conformance/rules.tsv`, or below the folder named by `AGUIA_SHARED`).
 
-    python scripts/rule_table.py [--check FAMILY,FAMILY...] [--except RULE,RULE...]
+    python scripts/rule_table.py [--check]
 
-With `--check` it exits with 1 when a rule of these families that binds a consumer has no test,
-and names each. Rules after `--except` are not demanded yet; one that does have a test by now
-is an error as well, so that the list stays true.
+With `--check` it exits with 1 when a rule has no test, and names each.
 
     python scripts/rule_table.py --page
 
@@ -25,7 +23,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from aguia.protocol.rules import RULES, Rule
@@ -117,14 +115,9 @@ def _cited_in_stream(path: Path) -> list[str]:
     return rules
 
 
-def untested(cited: Citations, families: Iterable[str]) -> list[Rule]:
-    """Return the rules of these families that bind a consumer and that no test cites."""
-    wanted = frozenset(families)
-    return [
-        rule
-        for rule in RULES.values()
-        if rule.family in wanted and rule.binds != "producer" and rule.id not in cited
-    ]
+def untested(cited: Citations) -> list[Rule]:
+    """Return the rules that no test cites."""
+    return [rule for rule in RULES.values() if rule.id not in cited]
 
 
 def _table(cited: Citations) -> Iterator[str]:
@@ -316,8 +309,7 @@ def _modules() -> dict[str, list[str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table and the counts; return 1 when `--check` finds a rule without a test."""
     parser = argparse.ArgumentParser(description="Shows which rules have a test.")
-    parser.add_argument("--check", metavar="FAMILY,FAMILY...", default="")
-    parser.add_argument("--except", dest="later", metavar="RULE,RULE...", default="")
+    parser.add_argument("--check", action="store_true", help="fail when a rule has no test")
     parser.add_argument("--tests", metavar="FOLDER", type=Path, default=REPOSITORY / "tests")
     parser.add_argument("--corpus", metavar="FOLDER", type=Path, default=CORPUS)
     parser.add_argument("--page", action="store_true", help=f"only write {PAGE.name}")
@@ -325,30 +317,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.page:
         PAGE.write_text(rules_page(options.tests), encoding="utf-8")
         return 0
-    families = [family for family in options.check.split(",") if family]
-    unknown = [family for family in families if family not in FAMILIES]
-    if unknown:
-        parser.error(f"unknown families: {', '.join(unknown)} (known: {', '.join(FAMILIES)})")
-    later = [rule_id for rule_id in options.later.split(",") if rule_id]
-    unknown = [rule_id for rule_id in later if rule_id not in RULES]
-    if unknown:
-        parser.error(f"unknown rules: {', '.join(unknown)}")
-
     shared = Path(os.environ.get("AGUIA_SHARED") or REPOSITORY.parent / "shared")
     cited = citations(options.tests, options.corpus, shared)
     print(*_table(cited), "", *_counts(cited), sep="\n")
 
-    missing = [rule for rule in untested(cited, families) if rule.id not in later]
-    done = [RULES[rule_id] for rule_id in later if rule_id in cited]
-    for rules, what in (
-        (missing, "bind a consumer and have no test"),
-        (done, "have a test and need no exception any more"),
-    ):
-        if rules:
-            print(f"\n{len(rules)} rules {what}:", file=sys.stderr)
-            for rule in rules:
-                print(f"  {rule.id}: {rule.text}", file=sys.stderr)
-    return 1 if missing or done else 0
+    missing = untested(cited) if options.check else []
+    if missing:
+        print(f"\n{len(missing)} rules have no test:", file=sys.stderr)
+        for rule in missing:
+            print(f"  {rule.id}: {rule.text}", file=sys.stderr)
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the HTTP transport does besides sending once: try again, wait, authenticate, declare."""
 
 import asyncio
+import json
 import logging
 import ssl
 import sys
@@ -91,6 +92,21 @@ async def test_what_may_have_started_a_run_is_not_tried_again(failure: Any) -> N
         with pytest.raises(AguiaError):
             await collect(agent)
     assert len(script.requests) == 1
+
+
+async def test_a_stream_that_broke_off_is_not_entered_again() -> None:
+    """HTTP-5: whatever its events' ids are, the thread goes on by a run of its own."""
+    begun = b"id: 7\nretry: 1\n" + frame(STARTED)
+    broken = httpx.Response(200, headers=SSE, stream=Pieces([begun, httpx.ReadError("")]))
+    script = Script(broken, reply())
+    async with scripted(script, retries=AT_ONCE) as agent:
+        with pytest.raises(TruncatedRun):
+            await collect(agent)
+        assert len(script.requests) == 1
+        await collect(agent)
+    first, second = script.requests
+    assert "last-event-id" not in second.headers
+    assert json.loads(first.content)["runId"] != json.loads(second.content)["runId"]
 
 
 async def test_a_certificate_that_is_not_trusted_is_not_tried_again() -> None:

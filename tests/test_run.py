@@ -413,6 +413,8 @@ async def test_a_run_begins_and_ends_as_its_input_says() -> None:
 
 
 async def test_what_the_input_holds_is_at_hand() -> None:
+    """IN-3: every entry of the context among it, for the model to be given."""
+
     async def agent(run: Run) -> None:
         assert [message.id for message in run.messages] == ["u"]
         assert [tool.name for tool in run.tools] == ["open_file"]

@@ -247,7 +247,7 @@ IMAGE = ImagePart(source=UrlSource(value="https://example.com/a.png"))
     ids=lambda value: ascii(value)[:30],
 )
 async def test_results_become_text_or_parts(value: Any, content: Any) -> None:
-    """FRONT-5, TOOL-7."""
+    """FRONT-5, TOOL-7; TOOL-8: what has a structure becomes text."""
     made = await result(lambda: value)
     assert made == content
     assert not isinstance(made, str) or type(made) is str
