@@ -1117,13 +1117,9 @@ def call_of(arguments: str, name: str = "replace") -> AssistantMessage:
         "nonsense",
         "[]",
         '{"file": "src/parser.py"}',
-        json.dumps({"file": 1, "find": "a", "replace": "b", "occurrences": 1, "sha256": ""}),
-        json.dumps(
-            {"file": "../x", "find": "a", "replace": "b", "occurrences": 1, "sha256": "0" * 64}
-        ),
-        json.dumps(
-            {"file": "src/parser.py", "find": "e", "replace": "b", "occurrences": 1, "sha256": ""}
-        ),
+        json.dumps({"file": 1, "find": "a", "replace": "b", "version": ""}),
+        json.dumps({"file": "../x", "find": "a", "replace": "b", "version": "0" * 16}),
+        json.dumps({"file": "src/parser.py", "find": "e", "replace": "b", "version": ""}),
     ],
 )
 async def test_a_call_that_it_never_made_does_no_harm(project: Path, arguments: str) -> None:

@@ -10,6 +10,7 @@ from aguia import Consumer
 from aguia.cli.render import Renderer
 from aguia.cli.safe import Cleaner, one_line
 from aguia.protocol.errors import ProtocolWarning
+from aguia.protocol.messages import FunctionCall, ToolCall
 from support_events import call, text
 
 
@@ -404,6 +405,21 @@ def test_a_diff_is_coloured_and_other_lines_are_not() -> None:
 def test_a_long_question_is_cut_and_says_so(screen: Screen) -> None:
     shown = screen.show(end=interrupted("Well?\n" + "line\n" * 1000))
     assert shown.endswith("  … 700 more lines\n")
+
+
+def test_the_call_that_a_question_is_about_is_shown_unless_it_is_right_above(
+    screen: Screen,
+) -> None:
+    function = FunctionCall(name="delete", arguments='{"path": "a"}')
+    screen.renderer.call_of = lambda id: ToolCall(id=id, type="function", function=function)
+    question = interrupted("Sure?", toolCallId="c")
+    again = 'about delete {"path": "a"}'
+    assert again not in screen.show(*call("c", "delete", '{"path": "a"}'), end=question)
+    screen.renderer.begin()  # another run, which asks once more
+    assert screen.show(end=question).count(again) == 1
+    screen.renderer.begin()
+    calls = [*call("c", "delete", '{"path": "a"}'), *call("d", "other", "{}")]
+    assert screen.show(*calls, end=question).count(again) == 2
 
 
 def test_every_kind_of_change_is_compact(screen: Screen) -> None:

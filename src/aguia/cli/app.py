@@ -199,7 +199,10 @@ def chat(
 
 @app.command(cls=_Command)
 def demo() -> None:
-    """Watch server and client talk about the current folder."""
+    """Watch a client talk to an agent over HTTP, then do so yourself.
+
+    The conversation shown is about a few files made for it; yours is about the current folder.
+    """
     from aguia.cli.demo import demo
 
     raise typer.Exit(demo())

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from aguia.cli.chat import Session
 from aguia.cli.failures import FAILED, INTERRUPTED, OK, UNFINISHED
@@ -25,61 +26,55 @@ from aguia.cli.words import plural
 
 __all__ = ["demo"]
 
-HOST = "127.0.0.1"
+HOST: Final = "127.0.0.1"
 
-SCRIPT = (
-    "tree",
-    'find "def receive"',
-    "Where is the JSON Patch tested?",
-    "count *.py",
-)
+SAMPLE: Final = {
+    "sky.md": "The eagle sees what the owl hears, says the eagle.\n",
+    "birds/owl.txt": "The owl has met an eagle, once.\n",
+    "fish/pike.txt": "The pike waits. The eagle waits longer.\n",
+}
+"""The files that the conversation is about, the same wherever it is held."""
 
-SCRATCH = """\
-The eagle sees a rabbit from three kilometres away.
-It has never been known to miss one.
-A slow eagle is still an eagle.
-"""
-
-CHANGE = (
-    'replace "eagle" with "águia" in eagle.txt',
+SCRIPT: Final = (
+    "find eagle",
+    'replace "eagle" with "águia" in sky.md',
     "yes",
-    "read eagle.txt",
 )
 
-NOW_YOU = """\
-Now you, in {folder}: try `tree` or `find TODO`.
-`help` asks the assistant what it can do, /help lists what this chat can; /quit leaves."""
+BEGINNING: Final = """\
+An agent is served at {url}, and this is a client that talks to it over HTTP.
+≡ shared state   ▸ step   ● tool call   └ its result   ◇ activity   ◆ subagent   = run's result"""
+
+NOW_YOU: Final = """\
+Now you: the same agent, at {url} for {folder}. Try `tree` or `find TODO`.
+`help` asks it what it can do, /help lists what this chat can; /quit leaves."""
 
 
 def demo() -> int:
-    """Holds a scripted conversation on the current folder, then hands over the prompt.
+    """Holds a scripted conversation about a sample folder, then hands over the prompt.
 
-    Without a terminal it ends there, with 0 if every run succeeded.
+    At the prompt it is about the current folder. Without a terminal it ends before that, with 0
+    if every run succeeded.
     """
     # As for `aguia chat`: warnings are part of what is shown.
     logging.getLogger("aguia").setLevel(logging.ERROR)
     renderer = Renderer()
     try:
-        with _served(os.getcwd()) as url, Session(url, renderer) as session:
-            renderer.note(f"Serving {os.getcwd()} at {url} and talking to it over HTTP.")
+        with _sample() as sample, _served(sample) as url, Session(url, renderer) as session:
+            renderer.note(BEGINNING.format(url=url))
             worst = _hold(session, SCRIPT)
             if worst == INTERRUPTED:
                 return worst
-            with _scratch_copy() as scratch, _served(scratch) as other:
-                renderer.note("Now it changes a file, in a scratch folder that is gone afterwards.")
-                with Session(other, renderer) as changing:
-                    worst = max(worst, _hold(changing, CHANGE))
-            if worst == INTERRUPTED:
-                return worst
-            runs, events = session.runs + changing.runs, session.events + changing.events
-            milliseconds = f"{(session.seconds + changing.seconds) * 1000:,.0f} ms"
-            renderer.note(f"{plural(runs, 'run')}, {plural(events, 'event')}, {milliseconds}")
-            if not (sys.stdin.isatty() and sys.stdout.isatty()):
-                renderer.note("This is no terminal, so the prompt that would follow is left out.")
-            elif worst == OK:
-                renderer.note(NOW_YOU.format(folder=os.getcwd()))
+            counts = f"{plural(session.runs, 'run')}, {plural(session.events, 'event')}"
+            renderer.note(f"{counts}, {session.seconds * 1000:,.0f} ms")
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            renderer.note("This is no terminal, so the prompt that would follow is left out.")
+        elif worst == OK:
+            folder = os.getcwd()
+            with _served(folder) as url, Session(url, renderer) as session:
+                renderer.note(NOW_YOU.format(url=url, folder=folder))
                 return session.prompt()
-            return worst
+        return worst
     except KeyboardInterrupt:
         renderer.end()
         return INTERRUPTED
@@ -102,10 +97,13 @@ def _hold(session: Session, script: tuple[str, ...]) -> int:
 
 
 @contextmanager
-def _scratch_copy() -> Iterator[str]:
-    """A folder with a file that may be changed, while the block runs."""
+def _sample() -> Iterator[str]:
+    """A folder with the sample in it, while the block runs."""
     with tempfile.TemporaryDirectory(prefix="aguia-demo-") as folder:
-        Path(folder, "eagle.txt").write_text(SCRATCH, encoding="utf-8")
+        for name, text in SAMPLE.items():
+            path = Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         yield folder
 
 

@@ -181,6 +181,7 @@ class Renderer:
         self._agents: dict[str, str] = {}
         self._tools: dict[str, str] = {}  # of the calls of all runs: one may be answered later
         self._said: set[str] = set()  # the messages of all runs, which a snapshot may restate
+        self._last_call = ""  # the id of the call that the run has shown last
         self._clock = clock
         self._floor: str | None = None  # who has it: a subagent, "" the agent itself, or nobody
         self._spoke = 0.0  # when that one was last heard
@@ -252,6 +253,7 @@ class Renderer:
     def begin(self) -> None:
         """Takes note that a run begins, which may be silent for a while."""
         self._idle_since = self._clock()
+        self._last_call = ""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -413,6 +415,7 @@ class Renderer:
                 mark = " (reads only)" if event.tool_call_name in self.read_only else ""
                 item = _Item(key, "call", label=f"{name}{mark}", owner=self._owner(event))
                 self._items[key] = item
+                self._last_call = event.tool_call_id
                 self._stream(item, "")
             case TextMessageContentEvent():
                 self._feed(f"text {event.message_id}", event.delta)
@@ -492,11 +495,14 @@ class Renderer:
             case RunFinishedCancelledOutcome():
                 self._aside("■ The agent stopped the run before it was complete.", "warning")
             case RunFinishedInterruptOutcome():
-                for interrupt in event.outcome.interrupts:
-                    self.question(interrupt)
+                asked = event.outcome.interrupts
+                for interrupt in asked:
+                    # The only question, about the call right above it, need not show that again.
+                    plain = len(asked) == 1 and interrupt.tool_call_id == self._last_call
+                    self.question(interrupt, with_call=not plain)
         self._usage(event.usage)
 
-    def question(self, interrupt: Interrupt) -> None:
+    def question(self, interrupt: Interrupt, *, with_call: bool = True) -> None:
         """What the agent asks, and about which call; a diff in it is coloured as such."""
         said, _, more = (interrupt.message or "").replace("\r\n", "\n").partition("\n")
         self._aside(f"? The agent asks ({interrupt.reason}): {said}".rstrip(), "warning", rows=4)
@@ -507,7 +513,7 @@ class Renderer:
         if len(lines) > MAX_QUESTION_LINES:
             self._aside(f"… {plural(len(lines) - MAX_QUESTION_LINES, 'more line')}", "aside")
         about = interrupt.tool_call_id
-        if about is not UNSET and (call := self.call_of(about)) is not None:
+        if with_call and about is not UNSET and (call := self.call_of(about)) is not None:
             self._call(call)
         if interrupt.expires_at is not UNSET:
             self._aside(f"to be answered {until(interrupt.expires_at)}", "aside")

@@ -41,13 +41,12 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class _Order(msgspec.Struct, frozen=True):
-    """The arguments of a call: what to put in place of what, in a file with this hash."""
+    """The arguments of a call: what to put in place of what, in this version of a file."""
 
     file: str
     find: str
     replace: str
-    occurrences: int
-    sha256: str
+    version: str
 
     @property
     def task(self) -> str:
@@ -61,8 +60,7 @@ async def replace(turn: Turn, path: str, words: tuple[str, ...]) -> dict[str, An
         return None
     find, replacement = words
     await turn.think(
-        f"I look for “{clean(find)}” in {clean(path)} first. Then I show what would change and "
-        "ask; I write nothing before somebody agrees."
+        f"I show what would change in {clean(path)}, and write nothing before somebody agrees."
     )
     turn.begin(f"replace “{find}” with “{replacement}” in {path}", *PLAN)
     wanted: dict[str, Any] = {"file": path, "find": find, "replace": replacement}
@@ -75,7 +73,7 @@ async def replace(turn: Turn, path: str, words: tuple[str, ...]) -> dict[str, An
             await turn.refuse(answer, error)
             return {"replaced": 0}
     async with turn.phase(1) as ended:
-        order = _Order(proposal.path, find, replacement, proposal.occurrences, proposal.sha256)
+        order = _Order(proposal.path, find, replacement, proposal.version)
         call = await turn.make_call("replace", msgspec.to_builtins(order))
         _ask(turn, call.tool_call_id, _question(order, proposal))
         ended("waiting")
@@ -121,7 +119,7 @@ async def _settle(turn: Turn, call: ToolCall) -> None:
             if order is None:
                 raise FolderError("I cannot read what the call asks for, and changed nothing.")
             done = await to_thread.run_sync(
-                carry_out, turn.folder, order.file, order.find, order.replace, order.sha256
+                carry_out, turn.folder, order.file, order.find, order.replace, order.version
             )
         except FolderError as error:
             ended("failed")
@@ -163,7 +161,7 @@ async def _question_again(turn: Turn, order: _Order | None) -> str:
         )
     except FolderError as error:
         return f"{error} Whatever you answer, I write nothing."
-    if proposal.sha256 != order.sha256:
+    if proposal.version != order.version:
         return (
             f"'{proposal.path}' has changed since the change was shown. Whatever you answer, I "
             "write nothing; decline, and ask again."

@@ -43,13 +43,13 @@ class Proposal:
     Attributes:
         path: the file, for showing.
         occurrences: how often the text is found in it.
-        sha256: of the file's bytes as they are now.
+        version: of the file's bytes as they are now, as `carry_out` takes it.
         diff: the change as a unified diff; it says so when it does not show all of it.
     """
 
     path: str
     occurrences: int
-    sha256: str
+    version: str
     diff: str
 
 
@@ -68,11 +68,11 @@ def propose(folder: Folder, path: str, find: str, replacement: str) -> Proposal:
         raise FolderError(why(path, error)) from error
     occurrences, changed = _changed(data, find, replacement, path)
     name = shown(parts)
-    return Proposal(name, occurrences, _hash(data), _diff(name, data, changed))
+    return Proposal(name, occurrences, _version(data), _diff(name, data, changed))
 
 
-def carry_out(folder: Folder, path: str, find: str, replacement: str, sha256: str) -> Proposal:
-    """Makes the change that was proposed for the bytes with this hash; returns it.
+def carry_out(folder: Folder, path: str, find: str, replacement: str, version: str) -> Proposal:
+    """Makes the change that was proposed for this version of the file; returns it.
 
     Its `diff` is empty. The file keeps its mode and, where that is allowed, its owner.
 
@@ -83,13 +83,13 @@ def carry_out(folder: Folder, path: str, find: str, replacement: str, sha256: st
     try:
         with folder.place(parts[:-1]) as place:
             data, status = _content(place, parts, path)
-            if _hash(data) != sha256:
+            if _version(data) != version:
                 raise _changed_since(path)
             occurrences, changed = _changed(data, find, replacement, path)
             _put_in_place(place, parts[-1], changed, status, path)
     except OSError as error:
         raise FolderError(_not_written(path, error)) from error
-    return Proposal(shown(parts), occurrences, _hash(changed), "")
+    return Proposal(shown(parts), occurrences, _version(changed), "")
 
 
 def _own_parts(folder: Folder, path: str) -> Parts:
@@ -208,8 +208,9 @@ def _not_written(path: str, error: OSError) -> str:
     return f"'{clean(path)}' cannot be changed: {error.strerror or type(error).__name__}."
 
 
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _version(data: bytes) -> str:
+    """Tells these bytes from others, in few enough characters to be shown to a person."""
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 # -- the diff --------------------------------------------------------------------------

@@ -262,13 +262,12 @@ def _intention(pattern: str, folders: int, rest: int) -> str:
     """What `find` is about to do."""
     if not folders:
         return f"I look for “{pattern}” in every file here; there are no folders to share out."
-    several = f", {MAX_AT_ONCE} at a time" if folders > MAX_AT_ONCE else ""
-    those = "one each" if folders > 1 else "one"
+    several = f" and {MAX_AT_ONCE} at a time" if folders > MAX_AT_ONCE else ""
+    who = f"{folders} subagents look for “{pattern}”, one a folder{several}"
+    if folders == 1:
+        who = f"A subagent looks for “{pattern}” in the folder here"
     others = f" and in the {plural(rest, 'folder')} after those" if rest else ""
-    return (
-        f"I look for “{pattern}” in {plural(folders, 'folder')} through subagents, {those}"
-        f"{several}; the files at the top{others} I read myself."
-    )
+    return f"{who}, and I in the files at the top{others}."
 
 
 def quoted(words: Iterable[str]) -> str:
