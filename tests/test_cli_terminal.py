@@ -580,6 +580,18 @@ def test_files_by_path_and_a_saved_conversation(
     assert terminal.ends() == 0
 
 
+# -- serving ---------------------------------------------------------------------------
+
+
+def test_a_server_leaves_the_line_that_ctrl_c_has_begun(origin: Origin, tmp_path: Path) -> None:
+    with origin.terminals() as started:
+        terminal = started("serve", "--port", "0", cwd=tmp_path)
+        terminal.wait_for("Ctrl-C ends it.")
+        terminal.type(CTRL_C)
+        assert terminal.ends() == 0
+        assert terminal.raw.endswith(b"^C\r\n")
+
+
 # -- what an agent can't do ------------------------------------------------------------
 
 

@@ -102,6 +102,8 @@ def serve(
                 own_pages=agent is None,
                 on_stop=_waits,
             ).run(sockets=[listener])
+    if sys.stdout.isatty():
+        _say("")  # the terminal has written ^C, and what follows belongs on a line of its own
     return 0
 
 
