@@ -4,8 +4,8 @@ A page runs in a folder of its own, from its first block to its last, as a reade
 
 - `python` that begins with the comment `# name.py` is written to that file, and appended with
   `# name.py, continued`. One that begins with `# notebook` is a cell: all cells of the page run in
-  one process, where `await` stands anywhere. Any other one is a program of its own. A block of
-  `text` right behind a cell or a program is what it prints.
+  one process, where `await` stands anywhere, and where `input` is answered by yes. Any other one is
+  a program of its own. A block of `text` right behind a cell or a program is what it prints.
 - `console` holds commands after `$ `, each followed by what it prints, if that matters; `...`
   stands for anything. A server is left running until the page ends, or until the next one takes
   its port. Behind `aguia chat URL`, what stands after a prompt is typed there: `> `, `field> `
@@ -77,13 +77,29 @@ _TYPED: Final = re.compile(r"(\w*>|Run \w+\?) (.+)")
 _EXIT: Final = re.compile(r"\(exit code ([0-9]+)\)")
 
 # Reads cells, one a line as JSON, and says of each what it printed. It stands in the loop that
-# is running, as a notebook does.
+# is running, as a notebook does, and has what a notebook has: a display, and a person, whose answer
+# is always yes.
 _NOTEBOOK: Final = """
 import ast, asyncio, contextlib, inspect, io, json, sys, traceback
 
 
+class Shown:
+    def update(self, value):
+        assert value._repr_html_().startswith("<")
+
+
+def display(value, display_id=False):
+    Shown().update(value)
+    return Shown() if display_id else None
+
+
+def answered(prompt=""):
+    print(f"{prompt}yes")
+    return "yes"
+
+
 async def main():
-    names = {"__name__": "__main__"}
+    names = {"__name__": "__main__", "display": display, "input": answered}
     while line := await asyncio.to_thread(sys.stdin.readline):
         printed = io.StringIO()
         failed = None
