@@ -495,6 +495,20 @@ def test_one_rule_and_a_family_are_printed_with_their_page() -> None:
     assert "CHUNK-7 " in several
 
 
+def test_a_run_that_failed_is_said_to_have(tmp_path: Path) -> None:
+    """RUN-8: it breaks no rule, and yet nobody wants to overlook it."""
+    path = tmp_path / "failed.jsonl"
+    started = {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "protocolVersion": "1.0"}
+    error = {"type": "RUN_ERROR", "message": "No \x1b[2Jcredit."}
+    path.write_text(f"{json.dumps(started)}\n{json.dumps(error)}\n")
+    done = aguia("check", path)
+    assert done.code == 0
+    assert "nothing to complain about; the run failed: No" in done.out
+    assert "\x1b" not in done.out
+    [source] = json.loads(aguia("check", path, "-o", "json").out)["sources"]
+    assert source["failure"] == "No \x1b[2Jcredit."
+
+
 def test_an_unknown_rule_is_answered_with_those_there_are() -> None:
     done = aguia("rules", "chunk-99")
     assert (done.code, done.out) == (2, "")

@@ -6,6 +6,7 @@ import datetime
 import json
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Literal
 
 import msgspec
@@ -633,6 +634,41 @@ async def test_a_subagent_fails_alone(error: BaseException, message: str, code: 
         {} if code is None else {"code": code}
     )
     assert recorded.outcome == "success"
+
+
+@pytest.mark.parametrize("caught", [True, False])
+async def test_why_a_subagent_failed_is_in_the_log(
+    caught: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, whether the agent catches it or not; the client learns nothing of it."""
+
+    async def agent(run: Run) -> None:
+        with suppress(ValueError if caught else OSError):
+            async with run.subagent("s", subagent_run_id="a\n"), run.subagent("t"):
+                raise ValueError("secret")
+
+    recorded = await record(agent, fails=not caught)
+    assert "secret" not in str(recorded.events)
+    said = [each for each in caplog.records if each.exc_info]
+    assert [each.getMessage().partition(": ")[2][:14] for each in said] == ["the subagent '"]
+    assert caplog.text.count("ValueError: secret") == 1
+    assert caplog.text.count("the agent raised an exception") == (0 if caught else 1)
+
+
+async def test_words_for_the_client_are_not_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Only what led to them is."""
+
+    async def agent(run: Run) -> None:
+        with suppress(RunError):
+            async with run.subagent("s"):
+                raise RunError("No hits.")
+        with suppress(RunError):
+            async with run.subagent("s"):
+                raise RunError("No hits.") from OSError("no index")
+
+    await record(agent)
+    assert caplog.text.count("the subagent '") == 1
+    assert "OSError: no index" in caplog.text
 
 
 async def test_subagents_in_parallel_interleave() -> None:

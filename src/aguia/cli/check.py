@@ -287,11 +287,12 @@ def _print_report(console: Console, report: Report) -> None:
         if not report.findings:
             return
     what = f"{plural(report.events, 'event')}"
+    failure = "" if report.failure is None else f"; the run failed: {one_line(report.failure)}"
     if not report.findings:
-        _line(console, f"{name}: {what}, nothing to complain about", "label")
+        _line(console, f"{name}: {what}, nothing to complain about{failure}", "label")
         return
     counts = f"{plural(report.errors, 'error')}, {plural(report.warnings, 'warning')}"
-    _line(console, f"{name}: {counts} in {what}", "label")
+    _line(console, f"{name}: {counts} in {what}{failure}", "label")
     shown: set[int | None] = set()
     for finding in report.findings:
         _print_finding(console, finding)

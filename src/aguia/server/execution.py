@@ -179,14 +179,7 @@ class Execution:
         except Exception as error:
             meant = meant_error(error)
             if meant is not None:
-                if meant.__cause__ is not None:
-                    # Its words are for the client; what led to them is for who runs the agent.
-                    _logger.warning(
-                        "%s: the agent reported a failure",
-                        self.run.label,
-                        exc_info=error,
-                        extra=self.run.ids,
-                    )
+                self.run.log_exception("the agent reported a failure", error)
                 return _Failure(meant.message, meant.code)
             return self._failure(error, "raised an exception")
         except BaseException as error:
@@ -285,13 +278,10 @@ class Execution:
         return events
 
     def _failure(self, error: BaseException | None, what: str) -> _Failure:
-        _logger.error(
-            "%s: the agent %s",
-            self.run.label,
-            what,
-            exc_info=error,
-            extra=self.run.ids,
-        )
+        if error is None:
+            _logger.error("%s: the agent %s", self.run.label, what, extra=self.run.ids)
+        else:
+            self.run.log_exception(f"the agent {what}", error)
         if self._expose_errors and error is not None:
             try:
                 return _Failure(f"{type(error).__name__}: {error}")

@@ -27,6 +27,7 @@ from aguia.server.speaker import (
     arguments_text,
     checked_metadata,
     checked_patch,
+    meant_error,
     new_id,
     optional,
     text_of,
@@ -156,6 +157,7 @@ class Run(Speaker):
         self.principal = principal
         self.result: Any = UNSET
         self.cancelled: bool = False
+        self._logged: BaseException | None = None
 
     @property
     def thread_id(self) -> str:
@@ -183,6 +185,24 @@ class Run(Speaker):
             "thread_id": printable(self.thread_id[:80]),
             "run_id": printable(self.run_id[:80]),
         }
+
+    def log_exception(self, what: str, error: BaseException) -> None:
+        """Log an exception, with its traceback the first time that it comes by.
+
+        A `RunError` has its words for the client, so only what led to it is for the log.
+        """
+        meant = meant_error(error)
+        if meant is not None and meant.__cause__ is None:
+            return
+        _logger.log(
+            logging.ERROR if meant is None else logging.WARNING,
+            "%s: %s",
+            self.label,
+            printable(what),
+            exc_info=None if error is self._logged else error,
+            extra=self.ids,
+        )
+        self._logged = error
 
     @property
     def forwarded_props(self) -> Any:

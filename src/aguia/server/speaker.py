@@ -616,6 +616,9 @@ class Subagent(Speaker, _Annotated):
         trace: TracebackType | None,
     ) -> None:
         id_ = self.subagent_run_id
+        if isinstance(error, Exception):
+            # The agent may catch it outside of the block, and nobody would hear of it.
+            self._run.log_exception(f"the subagent '{id_}' raised an exception", error)
         self._run.close_owned_by(id_)
         self._run.close(OpenItem(Family.SUBAGENT, id_, UNSET), self._end(error))
 

@@ -175,6 +175,15 @@ class Checker:
         return self._found.index + 1
 
     @property
+    def failure(self) -> str | None:
+        """What the last run says of its failure, or None while it has not failed (RUN-8).
+
+        That a run fails breaks no rule, so it is no finding.
+        """
+        error = self._conversation.error
+        return None if error is None else error.message
+
+    @property
     def format(self) -> Format | None:
         """The format of the bytes, or None while it isn't known."""
         return self._splitter.format

@@ -52,6 +52,7 @@ class Report:
         format: of the recording, or None where there was none to tell.
         omitted: how many findings were too many to keep.
         known: how many findings a baseline has hidden.
+        failure: what the last run says of its failure, or None where it has not failed.
         unreadable: why the source could not be read, or not to its end; else "".
         excerpts: by the number of a culprit, the events around it.
     """
@@ -62,6 +63,7 @@ class Report:
     format: Format | None = None
     omitted: int = 0
     known: int = 0
+    failure: str | None = None
     unreadable: str = ""
     excerpts: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     run: int | None = None
@@ -91,6 +93,7 @@ def report_of(source: str, checker: Checker, unreadable: str = "") -> Report:
         events=checker.events,
         format=checker.format,
         omitted=checker.omitted,
+        failure=checker.failure,
         unreadable=unreadable,
         excerpts=checker.excerpts,
     )
@@ -202,6 +205,7 @@ def as_json(reports: Sequence[Report], version: str) -> str:
                 "warnings": report.warnings,
                 "omitted": report.omitted,
                 "known": report.known,
+                **({"failure": report.failure} if report.failure is not None else {}),
                 **({"unreadable": report.unreadable} if report.unreadable else {}),
                 "findings": [_plain(finding) for finding in report.findings],
             }
