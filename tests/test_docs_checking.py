@@ -13,6 +13,8 @@ import yaml
 
 from support import REPOSITORY
 
+pytestmark = pytest.mark.unmeasured
+
 PAGE = (REPOSITORY / "docs" / "how-to" / "checking.md").read_text(encoding="utf-8")
 
 
