@@ -534,6 +534,8 @@ def run_page(path: Path, name: str, folder: Path, terminal: Callable[..., Termin
         "TERM": "dumb",
         "PYTHONUNBUFFERED": "1",
     }
+    if (folder / "src" / "aguia").is_dir():  # a copy of the repository
+        environment["PYTHONPATH"] = str(folder / "src")
     page = Page(name, folder, terminal, environment)
     try:
         page.run(blocks)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,11 @@ PAGES: Final = {path.relative_to(REPOSITORY).as_posix(): path for path in page_p
 
 RUN_ELSEWHERE: Final = {"examples/frontend/README.md"}
 """Pages whose commands have a test of their own: by `tests/test_frontend.py`, in a browser."""
+
+IN_A_COPY: Final = {"CONTRIBUTING.md"}
+"""Pages whose commands are for the folder of the repository. They run in a copy of it."""
+
+NOT_COPIED: Final = (".*", "__pycache__", "build", "dist", "htmlcov", "node_modules")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,10 @@ def test_its_blocks_run(name: str, terminal: Callable[..., Terminal], tmp_path: 
     if absent:
         missing(f"not installed: {', '.join(absent)}")
     folder = tmp_path / "page"
-    folder.mkdir()
+    if name in IN_A_COPY:
+        shutil.copytree(REPOSITORY, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
+    else:
+        folder.mkdir()
     run_page(PAGES[name], name, folder, terminal)
 
 
