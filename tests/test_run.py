@@ -655,6 +655,25 @@ async def test_why_a_subagent_failed_is_in_the_log(
     assert caplog.text.count("the agent raised an exception") == (0 if caught else 1)
 
 
+async def test_what_parallel_subagents_failed_by_is_in_the_log_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scout(run: Run, number: int) -> None:
+        async with run.subagent(f"scout {number}"):
+            await asyncio.sleep(0)
+            raise ValueError(f"number {number}")
+
+    async def agent(run: Run) -> None:
+        async with asyncio.TaskGroup() as scouts:
+            scouts.create_task(scout(run, 1))
+            scouts.create_task(scout(run, 2))
+
+    await record(agent, fails=True)
+    for number in (1, 2):
+        assert caplog.text.count(f"ValueError: number {number}") == 1
+    assert caplog.text.count("the agent raised an exception") == 1
+
+
 async def test_words_for_the_client_are_not_for_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Only what led to them is."""
 

@@ -5,6 +5,7 @@ none of the run's business (design decision 9).
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -157,7 +158,7 @@ class Run(Speaker):
         self.principal = principal
         self.result: Any = UNSET
         self.cancelled: bool = False
-        self._logged: BaseException | None = None
+        self._logged: deque[BaseException] = deque(maxlen=64)
 
     @property
     def thread_id(self) -> str:
@@ -194,15 +195,17 @@ class Run(Speaker):
         meant = meant_error(error)
         if meant is not None and meant.__cause__ is None:
             return
+        # What a task group has made a group of has come by one by one.
+        new = [each for each in _leaves(error) if not any(each is old for old in self._logged)]
         _logger.log(
             logging.ERROR if meant is None else logging.WARNING,
             "%s: %s",
             self.label,
             printable(what),
-            exc_info=None if error is self._logged else error,
+            exc_info=error if new else None,
             extra=self.ids,
         )
-        self._logged = error
+        self._logged += new
 
     @property
     def forwarded_props(self) -> Any:
@@ -531,3 +534,12 @@ def _unusable(part: ContentPart, kinds: Collection[str], providers: Collection[s
     if provider is UNSET:
         return None if providers else "a file handle of an unnamed provider"
     return None if provider in providers else f"a file handle of the provider {provider}"
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """An exception, or those that a group of them holds."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
