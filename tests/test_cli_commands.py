@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import socket
 import ssl
@@ -21,19 +22,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import httpx
 import pytest
+import typer.main
 
 from aguia import PROTOCOL_VERSION, __version__
-from aguia.cli import main
+from aguia.cli import check, main, record
 from aguia.cli.answers import WrongAnswer, answer_from, decision, how_to_answer
+from aguia.cli.app import app
 from aguia.cli.failures import explain
 from aguia.cli.serve import load
 from aguia.protocol.errors import ConnectionFailed
 from aguia.protocol.outcomes import Interrupt
 from aguia.protocol.schema import json_schema
+from aguia.testing.probes import ProbeSettings
 
 SECONDS = 30.0
 
@@ -245,6 +249,49 @@ def test_help_is_written_for_people(command: str) -> None:
     assert "..." not in listed
 
 
+def _commands(group: Any, *names: str) -> Iterator[tuple[list[str], Any]]:
+    """All commands with the names that they are called by."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, *names, name)
+        else:
+            yield [*names, name], command
+
+
+EXAMPLES: Final = [
+    line.strip().partition("  ")[0].partition(" > ")[0]
+    for _, command in _commands(typer.main.get_command(app))
+    for line in (command.epilog or "").splitlines()[2:]
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_of_the_help_are_right(example: str) -> None:
+    program, *words = shlex.split(example)
+    assert program == "aguia"
+    [(names, command)] = [
+        (names, command)
+        for names, command in _commands(typer.main.get_command(app))
+        if words[: len(names)] == names
+    ]
+    command.make_context(" ".join(names), words[len(names) :])  # refuses what it does not take
+
+
+def test_every_command_has_an_example_and_defaults_are_told() -> None:
+    without = [
+        names for names, command in _commands(typer.main.get_command(app)) if not command.epilog
+    ]
+    assert without == [["demo"], ["schema"]]
+    for command, message in (
+        ("check", check.MESSAGE),
+        ("probe", ProbeSettings().message),
+        ("probe", ProbeSettings().tool),
+        ("record", record.MESSAGE),
+    ):
+        told = " ".join(aguia(command, "--help").stdout.split())
+        assert f"[default: {message}]" in told
+
+
 def test_version_and_help() -> None:
     asked = process("--version")
     assert (asked.returncode, asked.stderr) == (0, "")
@@ -315,6 +362,12 @@ def test_starting_up_loads_no_server_client_or_renderer() -> None:
         ),
         ("agents.py:agent", 2, "leave out .py: an agent is named as a module, agents:agent"),
         ("agents.py", 2, "leave out .py"),
+        (
+            "./inner/agents.py:one",
+            2,
+            "leave out .py: an agent is named as a module, inner.agents:one",
+        ),
+        ("/inner/agents.py:one", 2, "does not look like module:agent"),
         ("agents", 0, ""),
         ("no such:thing", 2, "does not look like module:agent"),
         ("broken:agent", 2, "ZeroDivisionError: division by zero"),
@@ -944,6 +997,7 @@ def other_server() -> Iterator[str]:
     [
         ("/404", ["answers 404", "Check the path"]),
         ("/405", ["answers 405", "Check the path"]),
+        ("/501", ["answers 501", "Check the path"]),
         ("/401", ["answers 401", "--header"]),
         ("/301", ["answers 301"]),
         ("/500", ["500"]),

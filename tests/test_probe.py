@@ -254,7 +254,7 @@ def test_wrong_usage_and_nobody_there(free_port: int, tmp_path: Path, url: str) 
         (["ftp://x"], "is no URL of an agent"),
         (["http://x", "-H", "nonsense"], "no header"),
         (["http://x", "--only", "nothing"], "no probe 'NOTHING'; there are plain-run"),
-        ([f"127.0.0.1:{free_port}"], "nothing to probe"),
+        ([f"127.0.0.1:{free_port}"], "no connection: Connection refused"),
         ([url, "--evidence", str(tmp_path / "file")], "can't keep evidence there"),
     ):
         done = aguia("probe", *arguments)

@@ -14,6 +14,7 @@ app: typer.Typer = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with `aguia demo`. `aguia COMMAND --help` has examples.",
 )
 
 
@@ -35,6 +36,11 @@ class _Command(TyperCommand):
 
 def _nothing(**_: Any) -> None:
     return None
+
+
+def _examples(*lines: str) -> str:
+    """What stands below a command's options, each line as it is."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
 
 
 def _header(help: str) -> Any:
@@ -60,15 +66,22 @@ def _aguia(
     """AG-UI 1.0: serve an agent, talk to one, check a stream, see it all at work."""
 
 
-@app.command(cls=_Command)
+@app.command(
+    cls=_Command,
+    epilog=_examples(
+        "aguia serve myagent:agent",
+        "aguia serve myagent --port 9000 --expose-errors",
+        "aguia serve    # the assistant for the current folder",
+    ),
+)
 def serve(
     agent: Annotated[
         str | None,
         typer.Argument(
             metavar="MODULE:AGENT",
-            help="What to serve, for example myagent:agent; the current folder is importable."
-            " The name of the agent is `agent` if it is left out: myagent is myagent:agent."
-            " By default the built-in assistant for the current folder.",
+            help="What to serve: a module, in the current folder or installed, and the name of an"
+            " agent function or an AgentApp in it, which is `agent` if it is left out. By default"
+            " it is the built-in assistant for the current folder.",
             show_default=False,
         ),
     ] = None,
@@ -125,7 +138,14 @@ def serve(
     )
 
 
-@app.command(cls=_Command)
+@app.command(
+    cls=_Command,
+    epilog=_examples(
+        "aguia chat http://127.0.0.1:8000/",
+        'aguia chat http://127.0.0.1:8000/ "What is in @notes.txt?"',
+        "aguia chat http://127.0.0.1:8000/ --tools mytools.py",
+    ),
+)
 def chat(
     url: Annotated[
         str,
@@ -208,7 +228,14 @@ def demo() -> None:
     raise typer.Exit(demo())
 
 
-@app.command(cls=_Command)
+@app.command(
+    cls=_Command,
+    epilog=_examples(
+        'aguia check http://127.0.0.1:8000/ -m "What can you do?"',
+        "aguia check recordings/*.jsonl --strict --max-warnings 0",
+        "aguia check run.jsonl -o sarif > run.sarif",
+    ),
+)
 def check(
     source: Annotated[
         list[str],
@@ -224,7 +251,7 @@ def check(
         str,
         typer.Option(
             metavar="FORMAT",
-            help="Of the recordings: auto (found out), recorder, jsonl, json, sse or protobuf.",
+            help="What the recordings are: recorder, jsonl, json, sse or protobuf; auto finds out.",
         ),
     ] = "auto",
     output: Annotated[
@@ -244,8 +271,10 @@ def check(
     message: Annotated[
         str | None,
         typer.Option(
+            "--message",
+            "-m",
             metavar="TEXT",
-            help="What to say to an agent, in place of an input.",
+            help="What to say to an agent, where no --input is given.  [default: Hello]",
             show_default=False,
         ),
     ] = None,
@@ -256,7 +285,7 @@ def check(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="The version of a producer that is known to be old, as 0.0.57.",
+            help="The version of a producer that is known to be old, such as 0.0.57.",
             show_default=False,
         ),
     ] = None,
@@ -281,7 +310,7 @@ def check(
         typer.Option(
             min=0,
             metavar="N",
-            help="Fail with more warnings than these in all.",
+            help="Fail if there are more warnings than this; otherwise warnings never fail.",
             show_default=False,
         ),
     ] = None,
@@ -329,13 +358,13 @@ def check(
     raise typer.Exit(check(source, options))
 
 
-@app.command(cls=_Command)
+@app.command(cls=_Command, epilog=_examples("aguia rules CHUNK-7", "aguia rules INT SUB"))
 def rules(
     rule: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="ID",
-            help="Rules, as CHUNK-7, or families of rules, as CHUNK; by default all of them.",
+            help="Rules, such as CHUNK-7, or families of rules, such as CHUNK; by default all.",
             show_default=False,
         ),
     ] = None,
@@ -357,7 +386,14 @@ def _probe_list(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command(cls=_Command)
+@app.command(
+    cls=_Command,
+    epilog=_examples(
+        "aguia probe http://127.0.0.1:8000/",
+        "aguia probe http://127.0.0.1:8000/ --only HTTP --only malformed-body",
+        'aguia probe http://127.0.0.1:8000/ --interrupt-message "Publish it"',
+    ),
+)
 def probe(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where the agent is.")],
     message: Annotated[
@@ -366,23 +402,34 @@ def probe(
             "--message",
             "-m",
             metavar="TEXT",
-            help="What makes the agent answer.",
+            help="What makes the agent answer.  [default: Hello! Please answer in one short"
+            " sentence.]",
             show_default=False,
         ),
     ] = None,
     tool: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The frontend tool that is offered to it.", show_default=False
+            metavar="NAME",
+            help="What the tool is called that is offered to it.  [default: aguia_probe_note]",
+            show_default=False,
         ),
     ] = None,
     tool_message: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="What makes it call that tool.", show_default=False),
+        typer.Option(
+            metavar="TEXT",
+            help="What makes it call that tool; without it, no probe has it do so.",
+            show_default=False,
+        ),
     ] = None,
     interrupt_message: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="What makes it stop and ask.", show_default=False),
+        typer.Option(
+            metavar="TEXT",
+            help="What makes it stop and ask; without it, no probe has it do so.",
+            show_default=False,
+        ),
     ] = None,
     header: Annotated[
         list[str] | None, _header("A header to send along; repeatable. It is not kept.")
@@ -429,9 +476,8 @@ def probe(
 ) -> None:
     """Talk to a server and judge what it does.
 
-    It gets plain, odd and malformed inputs, tools and versions; the agent is run a few dozen times.
-    It only does what its messages lead it to do; with --tool-message and --interrupt-message
-    choose what may happen.
+    It gets plain, odd and malformed inputs, tools and versions. The agent is run a few dozen times,
+    and does what it is told: tell it nothing that does harm.
 
     Exit codes: 0 no probe failed; 1 one did; 2 wrong usage, or nothing to probe at the URL.
     """
@@ -459,11 +505,17 @@ def probe(
     raise typer.Exit(probe(url, options))
 
 
-@app.command(cls=_Command)
+@app.command(
+    cls=_Command,
+    epilog=_examples(
+        "aguia record http://127.0.0.1:8000/ run.jsonl",
+        'aguia record http://127.0.0.1:8000/ run.jsonl -m "Hello" -m "And now?"',
+    ),
+)
 def record(
     url: Annotated[str, typer.Argument(metavar="URL", help="Where the agent is.")],
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Where to write the recording; - for the output.")
+        str, typer.Argument(metavar="FILE", help="Where to write it; - is the standard output.")
     ],
     message: Annotated[
         list[str] | None,
@@ -471,7 +523,8 @@ def record(
             "--message",
             "-m",
             metavar="TEXT",
-            help="What to say; repeatable, for several runs of one thread.",
+            help="What to say; repeatable, for several runs of one thread.  [default: Hello! What"
+            " can you do?]",
             show_default=False,
         ),
     ] = None,
@@ -526,7 +579,13 @@ def _fault_list(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.command(cls=_Command)
+@app.command(
+    cls=_Command,
+    epilog=_examples(
+        "aguia replay run.jsonl",
+        "aguia replay run.jsonl --pace 0 --fault drop:3",
+    ),
+)
 def replay(
     file: Annotated[
         Path,
@@ -549,7 +608,7 @@ def replay(
         str,
         typer.Option(
             metavar="PACE",
-            help="original, with the recorded times, or the seconds between two events; 0 is as"
+            help="The seconds between two events, or `original` for the recorded times; 0 is as"
             " fast as it goes.",
         ),
     ] = "original",
@@ -557,13 +616,16 @@ def replay(
         list[str] | None,
         typer.Option(
             metavar="FAULT",
-            help="What to spoil in every answer, as drop:3 (events count from 0); repeatable."
+            help="What to spoil in every answer, such as drop:3 (the first event is 0); repeatable."
             " --list-faults lists them.",
             show_default=False,
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Decides what a fault without a number leaves open.")
+        int,
+        typer.Option(
+            metavar="N", help="Makes the choices that a fault without a number leaves open."
+        ),
     ] = 0,
     keep_ids: Annotated[
         bool,
@@ -629,7 +691,7 @@ _Rules = Annotated[
 ]
 
 
-@corpus.command("list", cls=_Command)
+@corpus.command("list", cls=_Command, epilog=_examples("aguia corpus list --rule CHUNK"))
 def list_cases(
     case: _Names = None,
     rule: _Rules = None,
@@ -643,7 +705,7 @@ def list_cases(
     raise typer.Exit(list_cases(Options(case or (), rule or (), output)))
 
 
-@corpus.command(cls=_Command)
+@corpus.command(cls=_Command, epilog=_examples("aguia corpus export streams"))
 def export(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Where to; it is made if it isn't there.")
@@ -657,15 +719,22 @@ def export(
     raise typer.Exit(export(folder, Options(case or (), rule or ())))
 
 
-@corpus.command(cls=_Command, context_settings={"allow_interspersed_args": False})
+@corpus.command(
+    cls=_Command,
+    context_settings={"allow_interspersed_args": False},
+    epilog=_examples(
+        "aguia corpus run -- node adapter.mjs",
+        "aguia corpus run --rule INT --known known.json -- ./adapter",
+    ),
+)
 def run(
     command: Annotated[
         list[str],
         typer.Argument(
             metavar="COMMAND",
             help="What starts the client: a program that answers lines of JSON on its standard"
-            " input with lines on its standard output, as docs/how-to/corpus.md describes them. For"
-            " example: aguia corpus run -- node adapter.mjs",
+            " input with lines on its standard output; the documentation of the corpus says what"
+            " is in them.",
             show_default=False,
         ),
     ],

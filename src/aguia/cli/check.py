@@ -50,6 +50,9 @@ __all__ = ["OUTPUTS", "Options", "UsageError", "check", "print_plain", "rule_nam
 
 OUTPUTS: Final = ("text", "json", "sarif", "junit")
 
+MESSAGE: Final = "Hello"
+"""What is said to an agent by default."""
+
 CONTEXT: Final = 2
 """How many events are shown before and after a culprit."""
 
@@ -222,7 +225,7 @@ def _recorded(file: BinaryIO, checker: RecordingChecker) -> list[Report]:
 
 async def _live(url: str, options: Options, given: RunAgentInput | None) -> Report:
     """One run of the agent at a URL, checked as it comes."""
-    request = given if given is not None else input_of([said(options.message or "Hello")])
+    request = given if given is not None else input_of([said(options.message or MESSAGE)])
     try:
         address, headers = url_of(url), headers_of(options.headers)
     except ValueError as error:

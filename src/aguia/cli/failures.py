@@ -34,7 +34,7 @@ def explain(error: AguiaError, url: str) -> str:
         case ConnectionFailed():
             reason, hint = _reason(error)
             return f"Cannot connect to {url}: {reason}. {hint}"
-        case InputRejected(status=404 | 405 as status):
+        case InputRejected(status=404 | 405 | 501 as status):
             return f"No agent listens at {url}: it answers {status} to a POST. Check the path."
         case InputRejected(status=401):
             return f"{url} answers 401: it wants credentials; send them with --header."

@@ -134,8 +134,10 @@ def load(name: str, **settings: Unpack[_Settings]) -> AgentApp | Agents:
     module_name, _, attribute = name.partition(":")
     attribute = attribute or "agent"
     stem = module_name.removesuffix(".py")
-    if stem != module_name and stem.isidentifier():
-        raise _no_agent(f"leave out .py: an agent is named as a module, {stem}:{attribute}")
+    if stem != module_name:
+        stem = stem.removeprefix("./").replace("/", ".")
+        if all(part.isidentifier() for part in stem.split(".")):
+            raise _no_agent(f"leave out .py: an agent is named as a module, {stem}:{attribute}")
     if not all(part.isidentifier() for part in module_name.split(".")):
         raise _no_agent(f"'{name}' does not look like module:agent, for example myagent:agent")
     if os.getcwd() not in sys.path:

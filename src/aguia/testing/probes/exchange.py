@@ -13,6 +13,7 @@ import anyio
 import httpx
 import msgspec
 
+from aguia.client.http import causes, words_of
 from aguia.codec import frames, sse
 from aguia.codec.json import parse_object
 from aguia.codec.negotiation import media_type_of
@@ -239,8 +240,11 @@ class Caller:
                 await self._read(exchange, began, pause, glance, settle)
             except (httpx.HTTPError, httpx.StreamError) as error:
                 exchange.ended = "no answer" if exchange.status is None else "broken"
-                reason = str(error) or type(error).__name__
-                exchange.problem = f"the connection broke: {reason}"
+                words = [said for cause in causes(error) if (said := words_of(cause))]
+                reason = words[0] if words else str(error) or type(error).__name__
+                refused = isinstance(error, httpx.ConnectError)
+                what = "no connection" if refused else "the connection broke"
+                exchange.problem = f"{what}: {reason}"
         exchange.seconds = time.monotonic() - began
         if scope.cancelled_caught:
             waited = f"{exchange.seconds:.0f} seconds"
