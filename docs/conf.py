@@ -26,7 +26,8 @@ extensions = [
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
-suppress_warnings = ["myst.xref_ambiguous"]
+# A short name in a signature may be that of several public things; it leads to one of them.
+suppress_warnings = ["myst.xref_ambiguous", "ref.python"]
 
 # Pages: links as GitHub understands them, anchors included.
 myst_heading_anchors = 4

@@ -5,14 +5,15 @@
 
 documents what the module lists in `__all__`, under the names that they are imported by. With
 `:from: aguia.protocol.events` only what that module lists as well, so that a package's many names
-can be on several pages; `:names:` gives them one by one.
+can be on several pages; `:names:` gives them one by one, and those after `:first:` come first.
 
-Classes and functions are autodoc's. Two kinds of value have more in their source than autodoc
-finds at run time: aliases of types and constants, which have no docstring of their own, and the
-values of the protocol, whose fields read better as they are written.
+Classes and functions are autodoc's. Their source has more than autodoc finds at run time: the
+docstrings of aliases and constants, and signatures in the words of the aliases, where otherwise
+a union of 31 events would stand.
 """
 
 import ast
+import copy
 import inspect
 import re
 import sys
@@ -27,7 +28,21 @@ from docutils.utils import new_document
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-__all__ = ["PublicNames", "public_names", "setup"]
+__all__ = ["MODULES", "PublicNames", "public_names", "setup"]
+
+MODULES = (
+    "aguia",
+    "aguia.client",
+    "aguia.middleware",
+    "aguia.producer",
+    "aguia.protocol.rules",
+    "aguia.server",
+    "aguia.sync",
+    "aguia.testing",
+    "aguia.testing.corpus",
+    "aguia.testing.probes",
+)
+"""The modules whose names are public."""
 
 LONGEST_VALUE = 200
 """Characters of a constant's source that are shown."""
@@ -37,14 +52,16 @@ class PublicNames(SphinxDirective):
     """Documents public names with autodoc."""
 
     required_arguments = 1
-    option_spec: ClassVar = {"from": directives.unchanged, "names": directives.unchanged}
+    option_spec: ClassVar = dict.fromkeys(("first", "from", "names"), directives.unchanged)
 
     def run(self) -> list[nodes.Node]:
         """Return what is to be said of each name."""
         [place] = self.arguments
         module = import_module(place)
         lines = [f".. py:currentmodule:: {place}", ""]
-        for name in public_names(place, self.options.get("from"), self.options.get("names")):
+        names = public_names(place, self.options.get("from"), self.options.get("names"))
+        first = self.options.get("first", "").split()
+        for name in [*first, *(name for name in names if name not in first)]:
             lines += described(place, name, getattr(module, name))
         # The page around this is Markdown; autodoc speaks reStructuredText.
         document = new_document(f"{self.env.docname}:{place}", self.state.document.settings)
@@ -64,7 +81,19 @@ def public_names(place: str, home: str | None = None, names: str | None = None) 
 def described(place: str, name: str, value: Any) -> list[str]:
     """The directives, as lines, that document one name of a module."""
     if inspect.isclass(value):
-        return [f".. autoclass:: {place}.{name}", ""]
+        lines = [f".. autoclass:: {place}.{name}", ""]
+        bases = value.__mro__[1:]
+        public = [base for base in bases if base in public_values()]
+        hidden = [
+            base
+            for base in bases
+            if is_hidden(base) and not any(issubclass(other, base) for other in public)
+        ]
+        if hidden:
+            # What it has from there is nowhere else; autodoc is told where not to look.
+            others = [base.__name__ for base in bases if base not in hidden]
+            lines.insert(1, f"   :inherited-members: {','.join(others)}")
+        return lines
     if inspect.isroutine(value):
         return [f".. autofunction:: {place}.{name}", ""]
     source, docstring = assignment(name, value)
@@ -72,6 +101,19 @@ def described(place: str, name: str, value: Any) -> list[str]:
     if source and len(source) <= LONGEST_VALUE:
         lines.append(f"   :value: {source}")
     return [*lines, "", *(f"   {line}" for line in docstring.splitlines()), ""]
+
+
+@cache
+def public_values() -> list[Any]:
+    """Everything that has a public name."""
+    return [
+        getattr(import_module(module), name) for module in MODULES for name in public_names(module)
+    ]
+
+
+def is_hidden(base: type) -> bool:
+    """Whether a class is of this package and has no public name."""
+    return base.__module__.partition(".")[0] == "aguia" and base not in public_values()
 
 
 def assignment(name: str, value: Any) -> tuple[str, str]:
@@ -106,12 +148,45 @@ def parsed(module_name: str) -> ast.Module:
     return ast.parse(inspect.getsource(sys.modules[module_name]))
 
 
-def fields_as_written(
+def as_written(
     app: Sphinx, kind: str, name: str, value: Any, options: Any, signature: Any, returns: Any
 ) -> tuple[str, str | None] | None:
-    """For a value of the protocol, its own fields; what its bases have is said at these."""
-    if not (inspect.isclass(value) and issubclass(value, msgspec.Struct)):
+    """The signature of a function or a class, in the words of its source."""
+    if inspect.isclass(value):
+        if issubclass(value, msgspec.Struct):
+            return fields_as_written(value), None
+        value = value.__init__
+        returns = None
+    if signature is None or not inspect.isfunction(value) or "__wrapped__" in vars(value):
         return None
+    module = sys.modules.get(value.__module__)
+    if module is None or value.__module__.partition(".")[0] != "aguia":
+        return None
+    node = definition(value.__module__, value.__code__.co_firstlineno)
+    if node is None:
+        return None
+    arguments = node.args
+    for listed in (arguments.posonlyargs, arguments.args):
+        if listed and listed[0].arg in ("self", "cls"):
+            del listed[0]
+            break
+    if returns is not None and node.returns is not None:
+        returns = ast.unparse(node.returns).strip("'")
+    return f"({ast.unparse(arguments)})", returns
+
+
+def definition(module: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """A copy of the definition of a function, which begins at that line, decorators included."""
+    for node in ast.walk(parsed(module)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if min([node.lineno, *(each.lineno for each in node.decorator_list)]) == line:
+            return copy.deepcopy(node)
+    return None
+
+
+def fields_as_written(value: type[msgspec.Struct]) -> str:
+    """The own fields of a value of the protocol; what its bases have is said at these."""
     found = []
     for node in parsed(value.__module__).body:
         if isinstance(node, ast.ClassDef) and node.name == value.__name__:
@@ -121,7 +196,7 @@ def fields_as_written(
                         if field in value.__struct_fields__:
                             default = f" = {ast.unparse(line.value)}" if line.value else ""
                             found.append(f"{field}: {ast.unparse(plain(annotation))}{default}")
-    return f"(*, {', '.join(found)})" if found else "()", None
+    return f"(*, {', '.join(found)})" if found else "()"
 
 
 def plural_of_code(
@@ -144,6 +219,6 @@ def plain(annotation: ast.expr) -> ast.expr:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, and what it wants of autodoc."""
     app.add_directive("public-names", PublicNames)
-    app.connect("autodoc-process-signature", fields_as_written)
+    app.connect("autodoc-process-signature", as_written)
     app.connect("autodoc-process-docstring", plural_of_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

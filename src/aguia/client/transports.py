@@ -15,7 +15,10 @@ from aguia.protocol.input import RunAgentInput
 __all__ = ["PROTOBUF", "SSE", "Answer", "DeclaringTransport", "Timeouts", "Transport"]
 
 SSE: Final = sse.CONTENT_TYPE
+"""The binding of server-sent events."""
+
 PROTOBUF: Final = frames.CONTENT_TYPE
+"""The binary binding (PB-1), for which the extra `aguia[protobuf]` is needed."""
 
 
 class Transport(Protocol):
