@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 import yaml
@@ -299,7 +299,7 @@ class Page:
     servers: list[_Server] = field(default_factory=list)
     notebook: "subprocess.Popen[str] | None" = None
 
-    def fail(self, where: Command | Block, why: str) -> None:
+    def fail(self, where: Command | Block, why: str) -> NoReturn:
         what = f"$ {where.command}" if isinstance(where, Command) else where.language
         pytest.fail(f"{self.name}:{where.line}: {what}\n{why}", pytrace=False)
 
@@ -353,19 +353,26 @@ class Page:
             compile(path.read_text(encoding="utf-8"), str(path), "exec")
 
     def _run_program(self, block: Block) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", block.text],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=SECONDS,
-            check=False,
-        )
-        printed = done.stdout.decode()
-        if done.returncode:
-            self.fail(block, printed)
+        return self._output_of(block, [sys.executable, "-c", block.text], 0)
+
+    def _output_of(self, where: Command | Block, arguments: list[str], code: int) -> str:
+        """What a process prints, which has to end in time and with this code."""
+        try:
+            done = subprocess.run(
+                arguments,
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as late:
+            self.fail(where, f"it did not end:\n{(late.stdout or b'').decode(errors='replace')}")
+        printed = done.stdout.decode(errors="replace")
+        if done.returncode != code:
+            self.fail(where, f"exit code {done.returncode}, not {code}:\n{printed}")
         return printed
 
     def _run_cell(self, block: Block) -> str:
@@ -433,23 +440,7 @@ class Page:
         if expected and (match := _EXIT.fullmatch(expected[-1])):
             code = int(match.group(1))
             expected.pop()
-        try:
-            done = subprocess.run(
-                ["bash", "-c", command.command],
-                cwd=self.folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as late:
-            self.fail(command, f"it did not end:\n{(late.stdout or b'').decode()}")
-            return
-        printed = done.stdout.decode(errors="replace")
-        if done.returncode != code:
-            self.fail(command, f"exit code {done.returncode}, not {code}:\n{printed}")
+        printed = self._output_of(command, ["bash", "-c", command.command], code)
         if expected and not matches(expected, printed):
             self.fail(command, _difference(expected, printed))
 
