@@ -51,6 +51,7 @@ maximum_signature_line_length = 88
 toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = f"aguia {version}"
 html_static_path: list[str] = []
 html_copy_source = False

@@ -44,6 +44,32 @@ MODULES = (
 )
 """The modules whose names are public."""
 
+INTERNAL = {
+    "Execution": ("drive",),
+    "GracefulServer": ("handle_exit", "serve"),
+    "Run": ("close", "close_owned_by", "flush", "is_open", "log_exception", "send"),
+    "RunStream": ("close_after", "leave", "left", "next_batch", "settle"),
+}
+"""Members that other rooms of the package use and nobody else."""
+
+GIVEN = (
+    "Activity",
+    "Conversation",
+    "Messages",
+    "ReasoningMessageStream",
+    "ReasoningSpan",
+    "ReasoningStream",
+    "Resume",
+    "Run",
+    "RunStream",
+    "Speaker",
+    "Step",
+    "Subagent",
+    "TextStream",
+    "ToolCallStream",
+)
+"""Classes whose instances one is given, so that their constructors are of no interest."""
+
 LONGEST_VALUE = 200
 """Characters of a constant's source that are shown."""
 
@@ -155,6 +181,8 @@ def as_written(
     if inspect.isclass(value):
         if issubclass(value, msgspec.Struct):
             return fields_as_written(value), None
+        if value.__name__ in GIVEN:
+            return "", None
         value = value.__init__
         returns = None
     if signature is None or not inspect.isfunction(value) or "__wrapped__" in vars(value):
@@ -206,6 +234,37 @@ def plural_of_code(
     lines[:] = [re.sub(r"(?<!`)(`[^`]+`)(?=[a-z])", r"\1\\ ", line) for line in lines]
 
 
+def properties_as_written() -> tuple[Any, Any]:
+    """Two handlers, for before and after napoleon, which reads "words: more words" as a type."""
+    written: dict[str, list[str]] = {}
+
+    def keep(app: Sphinx, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+        if kind in ("attribute", "data", "property"):
+            written[name] = list(lines)
+
+    def put_back(
+        app: Sphinx, kind: str, name: str, value: Any, options: Any, lines: list[str]
+    ) -> None:
+        if name in written:
+            lines[:] = written.pop(name)
+
+    return keep, put_back
+
+
+def skip_internal(
+    app: Sphinx, kind: str, name: str, value: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave out what only other rooms of the package use."""
+    function = value.fget if isinstance(value, property) else value
+    owner, _, member = getattr(function, "__qualname__", "").rpartition(".")
+    return True if member in INTERNAL.get(owner, ()) else None
+
+
+def hide_object(app: Sphinx, name: str, value: Any, options: Any, bases: list[Any]) -> None:
+    """Leave out the base that every class has."""
+    bases[:] = [base for base in bases if base is not object and not is_hidden(base)] or bases
+
+
 def plain(annotation: ast.expr) -> ast.expr:
     """A type without what only the decoder needs, and without `UnsetType`: the default says it."""
     match annotation:
@@ -220,5 +279,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive, and what it wants of autodoc."""
     app.add_directive("public-names", PublicNames)
     app.connect("autodoc-process-signature", as_written)
-    app.connect("autodoc-process-docstring", plural_of_code)
+    keep, put_back = properties_as_written()
+    app.connect("autodoc-process-docstring", keep, priority=100)
+    app.connect("autodoc-process-docstring", put_back, priority=600)
+    app.connect("autodoc-process-docstring", plural_of_code, priority=700)
+    app.connect("autodoc-process-bases", hide_object)
+    app.connect("autodoc-skip-member", skip_internal)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
