@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "command_help",
     "public_names",
+    "rule_links",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
