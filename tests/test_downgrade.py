@@ -17,6 +17,7 @@ from aguia import (
     MalformedEvent,
     MessagesSnapshotEvent,
     ProtocolWarning,
+    ReasoningMessageContentEvent,
     RunAgentInput,
     RunFinishedCancelledOutcome,
     RunFinishedEvent,
@@ -26,6 +27,7 @@ from aguia import (
     TextMessageContentEvent,
     TextPart,
     Tool,
+    ToolCallArgsEvent,
     ToolCallResultEvent,
     ToolMessage,
     UserMessage,
@@ -402,7 +404,7 @@ def test_an_event_without_tags_passes_as_the_same_object(plain: dict[str, Any]) 
 # What a client from before versions is served
 
 
-def served(event: Event) -> tuple[Event, list[ProtocolWarning]]:
+def served(event: Event) -> tuple[Event | None, list[ProtocolWarning]]:
     warnings: list[ProtocolWarning] = []
     return for_client_without_version(event, warnings.append), warnings
 
@@ -461,14 +463,26 @@ def test_all_else_passes_as_the_same_object(plain: dict[str, Any]) -> None:
     """TOOL-11, VER-3."""
     given = msgspec.convert(plain, Event)
     once, _ = served(given)
+    if once is None:
+        assert plain["delta"] == ""
+        return
     assert served(once) == (once, [])
     if not isinstance(given, ToolCallResultEvent | MessagesSnapshotEvent | RunFinishedEvent):
         assert once is given
 
 
-def test_a_delta_is_none_of_its_business() -> None:
-    given = TextMessageContentEvent(message_id="m", delta="x")
-    assert served(given)[0] is given
+@pytest.mark.parametrize("kind", [TextMessageContentEvent, ReasoningMessageContentEvent])
+def test_a_delta_that_says_nothing_is_left_out(kind: Any) -> None:
+    """STREAM-2: nothing is lost by it, so nothing is said; what carries something stays."""
+    assert served(kind(message_id="m", delta="")) == (None, [])
+    for delta in (
+        kind(message_id="m", delta="x"),
+        kind(message_id="m", delta="", metadata={"a": 1}),
+        kind(message_id="m", delta="", raw_event={}),
+    ):
+        assert served(delta) == (delta, [])
+    arguments = ToolCallArgsEvent(tool_call_id="c", delta="")
+    assert served(arguments) == (arguments, [])
 
 
 # Serving clients from before 1.0
@@ -552,6 +566,28 @@ async def test_an_old_client_is_not_told_which_calls_are_pending() -> None:
 
     assert await outcome() == {"type": "success"}
     assert await outcome(protocolVersion="1.0") == {"type": "success", "pendingToolCallIds": ["c"]}
+
+
+@pytest.mark.anyio
+async def test_an_old_client_is_sent_no_empty_deltas() -> None:
+    """STREAM-2: however the agent says them; one that declares a version is."""
+
+    async def agent(run: Run) -> None:
+        async with run.text(message_id="m") as text:
+            for delta in ("", "a", ""):
+                await text.write(delta)
+            run.state = {"b": 1}
+            await text.write("")
+            await run.emit({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": ""})
+
+    async def deltas(**members: Any) -> list[str]:
+        connection = await call(AgentApp(agent), body=input_body(**members))
+        events = [json.loads(line[6:]) for line in connection.answer.split(b"\n\n") if line]
+        assert [each["type"] for each in events].count("STATE_SNAPSHOT") == 1
+        return [each["delta"] for each in events if each["type"] == "TEXT_MESSAGE_CONTENT"]
+
+    assert await deltas() == ["a"]
+    assert await deltas(protocolVersion="1.0") == ["", "a", "", "", ""]
 
 
 @pytest.mark.anyio

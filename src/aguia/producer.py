@@ -91,7 +91,8 @@ class Producer:
             default it has to be JSON already.
         flatten_for_old_clients: whether a client that declares no protocol version, one from
             before versions existed, gets tool results as text, with a warning when parts are
-            lost (TOOL-11), and an outcome that does not list the pending calls (FRONT-4).
+            lost (TOOL-11), an outcome that does not list the pending calls (FRONT-4), and no
+            empty deltas of text and reasoning.
 
     Attributes:
         interrupts: what the run has asked of the outside so far; it has to end with them.
@@ -174,6 +175,8 @@ class Producer:
             # What nearly all events are: a delta, with nothing to be said before it.
             self._verifier.check(event)
             self._fresh = False
+            if self._flattens and for_client_without_version(event, log_warning) is None:
+                return []
             return [event]
         self._flush()
         self._emit(event)
@@ -261,9 +264,10 @@ class Producer:
     def _sent(self) -> list[Event]:
         """What has been emitted and not been given out."""
         events, self._out = self._out, []
-        if self._flattens:
-            return [for_client_without_version(event, log_warning) for event in events]
-        return events
+        if not self._flattens:
+            return events
+        changed = (for_client_without_version(event, log_warning) for event in events)
+        return [event for event in changed if event is not None]
 
     def _flush(self) -> None:
         if self._verifier.phase is not Phase.ACTIVE:

@@ -19,6 +19,7 @@ from aguia.protocol.events import (
     AttributableEvent,
     Event,
     MessagesSnapshotEvent,
+    ReasoningMessageContentEvent,
     RunFinishedEvent,
     RunStartedEvent,
     StepFinishedEvent,
@@ -26,6 +27,7 @@ from aguia.protocol.events import (
     SubagentErrorEvent,
     SubagentFinishedEvent,
     SubagentStartedEvent,
+    TextMessageContentEvent,
     ToolCallResultEvent,
 )
 from aguia.protocol.input import RunAgentInput
@@ -57,6 +59,9 @@ _VERSIONED: Final = (1, 0, 0)
 
 _SUBAGENT_EVENTS: Final = (SubagentStartedEvent, SubagentFinishedEvent, SubagentErrorEvent)
 _SUBAGENT_TYPES: Final = {event.type for event in _SUBAGENT_EVENTS}
+
+_PROSE: Final = (TextMessageContentEvent, ReasoningMessageContentEvent)
+"""Deltas, which are many: a union would take longer to look through than a tuple."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 V = TypeVar("V")
@@ -102,13 +107,18 @@ def flatten(
     return "".join(part.text for part in content if isinstance(part, TextPart))
 
 
-def for_client_without_version(event: Event, warn: Warn) -> Event:
-    """The event as a client from before versions existed reads it.
+def for_client_without_version(event: Event, warn: Warn) -> Event | None:
+    """The event as a client from before versions existed reads it, or None for one it goes without.
 
     Tool results are text (TOOL-11), and the outcome does not list the calls that are pending: the
     last of those clients refuse the member, and all of them derive it from the stream (FRONT-4).
-    The same object where there is nothing to change.
+    An empty delta adds nothing (STREAM-2), and the older ones end the run for it. The same object
+    where there is nothing to change.
     """
+    if isinstance(event, _PROSE):
+        if event.delta or event.metadata is not UNSET or event.raw_event is not UNSET:
+            return event
+        return None
     if isinstance(event, ToolCallResultEvent):
         if isinstance(event.content, str):
             return event

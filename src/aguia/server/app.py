@@ -67,7 +67,7 @@ class AgentApp:
             with nobody reading.
         deadline, max_steps, grace, expose_errors: see `Execution`.
         flatten_for_old_clients: whether clients from before versions existed get tool results
-            as text, and no list of pending calls; see `Producer`.
+            as text, no list of pending calls, and no empty deltas; see `Producer`.
         keep_alive: seconds of silence after which a comment keeps the connection open.
         capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
