@@ -8,6 +8,8 @@ import { inspect } from "node:util";
 const load = createRequire(join(process.argv[2], "peers.cjs"));
 
 export const { AbstractAgent, HttpAgent } = load("@ag-ui/client");
+// The HttpAgent of another version, by the name under which it is installed.
+export const httpAgentOf = (client) => load(client).HttpAgent;
 export const { from } = createRequire(load.resolve("@ag-ui/client"))("rxjs");
 
 export async function readRequest() {
