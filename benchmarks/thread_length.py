@@ -70,7 +70,7 @@ def measure() -> Report:
         "Who reads a message after each delta gets its whole text each time, as a string of "
         "Python's: that is one copy of so many characters, and the only thing that grows.",
         longer,
-        "![Cost an event](cost.svg)",
+        "[![Cost an event](cost.svg)](cost.svg)",
     ]
     (FOLDER.parent / "docs" / "pictures" / "cost.svg").write_text(
         chart(

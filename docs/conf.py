@@ -22,6 +22,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "command_help",
+    "linked_pictures",
     "public_names",
     "rule_links",
 ]

@@ -19,6 +19,10 @@ from drawing import Drawing, main_of, wide
 __all__ = ["Edge", "Machine", "State", "diagrams", "draw", "main", "of_family", "of_stream"]
 
 
+TITLES = {Family.MESSAGE: "Message"}
+"""What is drawn of families that have more than their name says: a tool's result is a message."""
+
+
 @dataclass(frozen=True)
 class State:
     """A state, and in a few words what it is."""
@@ -121,7 +125,7 @@ def of_family(family: Family) -> Machine:
     ]
     return Machine(
         name=f"states-{family.value.replace(' ', '-')}",
-        title=f"{family.value[0].upper()}{family.value[1:]}",
+        title=TITLES.get(family, f"{family.value[0].upper()}{family.value[1:]}"),
         states=states,
         edges=_edges(edges),
         rule=rule,
