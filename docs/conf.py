@@ -66,6 +66,7 @@ INCLUDED = {
     "CONTRIBUTING.md": "/contributing.md",
     "DEPRECATIONS.md": "/reference/deprecations.md",
     "benchmarks/RESULTS.md": "/reference/benchmarks.md",
+    "examples/README.md": "/examples.md",
 }
 
 

@@ -73,7 +73,12 @@ def test_its_links_lead_on(name: str) -> None:
             assert anchor in anchors_of(linked.read_text(encoding="utf-8")), target
 
 
-INCLUDING: Final = {"docs/changelog.md", "docs/contributing.md", "docs/reference/deprecations.md"}
+INCLUDING: Final = {
+    "docs/changelog.md",
+    "docs/contributing.md",
+    "docs/examples.md",
+    "docs/reference/deprecations.md",
+}
 """Pages of the site that are another file of the repository as a whole."""
 
 

@@ -173,7 +173,7 @@ def types(events: Iterable[Event], owner: str | None = None) -> list[str]:
 
 def test_the_table_names_every_example() -> None:
     table = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"^\| \[(\S+\.py)\]\(\1\) \|", table, re.MULTILINE)
+    named = re.findall(r"^\| \[(\S+\.py)\]\(\./\1\) \|", table, re.MULTILINE)
     assert sorted(named) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
