@@ -420,7 +420,7 @@ async def test_an_agent_speaks_all_of_it() -> None:
         await run.activity("CITY", {"city": CityModel(fullName="Beja")})
         async with run.tool_call("find", {"near": City("Faro"), "colour": Colour.RED}) as call:
             pass
-        await call.result([official.TextPart(type="text", text="x")])  # type: ignore[list-item]
+        await call.result([official.TextPart(type="text", text="x")])
         return CityModel(fullName="Faro")
 
     recorded = await record(agent)

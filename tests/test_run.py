@@ -1413,6 +1413,59 @@ async def test_a_tool_that_is_not_offered_can_be_forced() -> None:
     assert recorded.terminal["outcome"] == {"type": "success", "pendingToolCallIds": ["c"]}
 
 
+async def test_a_call_that_nobody_answers_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Else the client hears of it, at its next run, which it may not begin (FRONT-5)."""
+
+    async def agent(run: Run) -> None:
+        async with run.tool_call("answered") as call:
+            pass
+        await call.result("done")
+        async with run.tool_call("stated", tool_call_id="c-1"):
+            pass
+        answer = {"id": "m", "role": "tool", "toolCallId": "c-1", "content": "done"}
+        await run.emit(event("MESSAGES_SNAPSHOT", messages=[*_messages(run), answer]))
+        async with run.tool_call("open_file"):
+            pass
+        await run.call("open_file")
+        await run.call("hidden", force=True)
+        async with run.tool_call("forgot\nten", tool_call_id="c-2"):
+            pass
+        await run.emit(event("TOOL_CALL_CHUNK", toolCallId="c-3", toolCallName="chunked"))
+
+    await record(agent, run_input(tools=[TOOL]), strict=False)
+    told = [each.getMessage() for each in caplog.records if each.name == "aguia.server"]
+    assert told == [
+        f"run run of thread thread: the call '{id_}' of the tool '{name}' has no result, and the "
+        "application offers no such tool; is `await call.result(…)` missing? The thread can't go "
+        "on before the call is answered [FRONT-5]"
+        for id_, name in (("c-2", "forgot\\nten"), ("c-3", "chunked"))
+    ]
+
+
+def _messages(run: Run) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(message) for message in run.messages]
+
+
+@pytest.mark.parametrize("ending", ["interrupt", "cancelled", "error"])
+async def test_calls_of_a_run_that_did_not_succeed_are_not_told_of(
+    ending: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def agent(run: Run) -> None:
+        async with run.tool_call("delete", tool_call_id="c"):
+            pass
+        match ending:
+            case "interrupt":
+                run.interrupt("approval", tool_call_id="c")
+            case "cancelled":
+                run.cancel()
+            case "error":
+                raise RunError("no")
+
+    recorded = await record(agent, fails=None)
+    assert recorded.outcome == ending
+    assert "has no result" not in caplog.text
+
+
 async def test_a_call_that_waits_for_approval_is_never_carried_out_without_an_answer() -> None:
     """INT-5: in the messages, with neither result nor entry, it is asked for again."""
     carried_out: list[str] = []
@@ -1548,8 +1601,8 @@ async def test_an_answer_to_an_unknown_interrupt_is_passed_over(
     recorded = await record(agent, run_input(resume=resume))
     assert recorded.outcome == "success"
     assert [each.getMessage() for each in caplog.records if "INT-4" in each.getMessage()] == [
-        "run run of thread thread: the answer to 'stale' names an interrupt that the agent did "
-        "not ask for; it is passed over [INT-4]"
+        "run run of thread thread: nobody looked at the answer to 'stale' (run.resume.answer), so "
+        "it is passed over [INT-4]"
     ]
 
 
@@ -1795,3 +1848,88 @@ async def test_a_result_of_which_nothing_is_left_is_still_an_answer() -> None:
 
     (result,) = [e for e in (await record(agent)).said if e["type"] == "TOOL_CALL_RESULT"]
     assert result["content"] == ""
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+
+
+IMAGE = {"type": "image", "source": {"type": "file", "value": "f"}}
+
+
+@pytest.mark.parametrize(
+    ("result", "content"),
+    [
+        ("text", "text"),
+        (None, ""),
+        ([], ""),
+        ({"deleted": 1, "note": "ü"}, '{"deleted":1,"note":"ü"}'),
+        (True, "true"),
+        (1.5, "1.5"),
+        ([1, None], "[1,null]"),
+        (["a", "b"], '["a","b"]'),
+        (Row("a"), '{"name":"a"}'),
+        ([Row("a")], '[{"name":"a"}]'),
+        ([{"type": "invoice"}], '[{"type":"invoice"}]'),
+        ([IMAGE, {"type": "invoice"}], None),
+        ({"type": "text", "text": "a"}, '{"type":"text","text":"a"}'),
+        (TextPart(text="a"), [{"type": "text", "text": "a"}]),
+        ((TextPart(text="a"), IMAGE), [{"type": "text", "text": "a"}, IMAGE]),
+        (["Here:", IMAGE], [{"type": "text", "text": "Here:"}, IMAGE]),
+    ],
+)
+async def test_a_result_may_be_anything_that_has_a_json_form(result: Any, content: Any) -> None:
+    """TOOL-7: parts stay parts. TOOL-8: what is structured becomes text."""
+
+    async def agent(run: Run) -> None:
+        async with run.tool_call("look", "{}", tool_call_id="c") as call:
+            pass
+        await call.result(result)
+        await run.answer("c", result)
+
+    said = (await record(agent)).said
+    results = [each["content"] for each in said if each["type"] == "TOOL_CALL_RESULT"]
+    expected = json.dumps(result, separators=(",", ":")) if content is None else content
+    assert results == [expected, expected]
+
+
+async def test_a_result_without_a_json_form_is_refused() -> None:
+    async def agent(run: Run) -> None:
+        async with run.tool_call("look", "{}") as call:
+            pass
+        for result in (object(), {"at": float("nan")}):
+            with pytest.raises(TypeError, match="result has no JSON form"):
+                await call.result(result)
+        with pytest.raises(MalformedEvent, match="source"):
+            await call.result([{"type": "image"}])
+        await call.result("done")
+
+    await record(agent)
+
+
+@pytest.mark.parametrize(
+    ("use", "block"),
+    [
+        (lambda run: run.text().write("x"), "run.text() as text"),
+        (lambda run: run.text().encrypted_value("x"), "run.text() as text"),
+        (lambda run: run.tool_call("t").write("{}"), "run.tool_call(…) as call"),
+        (lambda run: run.tool_call("t").result("x"), "run.tool_call(…) as call"),
+        (lambda run: run.tool_call("t").encrypted_value("x"), "run.tool_call(…) as call"),
+        (lambda run: run.reasoning().write("x"), "run.reasoning() as reasoning"),
+        (lambda run: run.reasoning_message().write("x"), "run.reasoning_message() as reasoning"),
+        (lambda run: run.reasoning_span().message().write("x"), "run.reasoning_span() as span"),
+        (lambda run: run.subagent("s").say("x"), "run.subagent(…) as subagent"),
+        (lambda run: run.subagent("s").custom("n", 1), "run.subagent(…) as subagent"),
+        (lambda run: run.subagent("s").subagent("t"), "run.subagent(…) as subagent"),
+    ],
+)
+async def test_what_was_not_opened_says_how_to_open_it(
+    use: Callable[[Run], Coroutine[Any, Any, None]], block: str
+) -> None:
+    async def agent(run: Run) -> None:
+        with pytest.raises(SequenceViolation) as refused:
+            await use(run)
+        assert f"write `async with {block}:`" in str(refused.value)
+
+    assert (await record(agent)).types == []

@@ -120,7 +120,8 @@ class Producer:
         self._openers: dict[tuple[Family, str], tuple[Any, ...]] = {}
         self.interrupts: list[Interrupt] = []
         self._state = LiveState({} if input.state is UNSET else copy_value(input.state), plain)
-        self._unanswered: dict[str, None] = {}
+        self._unanswered: dict[str, str] = {}  # the names of the tools by the calls' ids
+        self._stated_answers: set[str] = set()
         self._answered: set[str] = set()
         self._frontend = {tool.name for tool in input.tools or ()}
         self._frontend_calls: set[str] = set()
@@ -143,6 +144,18 @@ class Producer:
     def pending_tool_call_ids(self) -> list[str]:
         """The calls made in this run that have no result in it, in order (FRONT-3)."""
         return list(self._unanswered)
+
+    @property
+    def forgotten_calls(self) -> dict[str, str]:
+        """Of the pending calls those whose answer nobody else owes: the tools' names by id.
+
+        They are of no tool that the application offers, and no snapshot holds an answer to them.
+        """
+        return {
+            id_: name
+            for id_, name in self._unanswered.items()
+            if id_ not in self._frontend_calls and id_ not in self._stated_answers
+        }
 
     def is_open(self, item: OpenItem) -> bool:
         """Whether the item has been opened and not closed; nothing is once the run has ended."""
@@ -348,7 +361,7 @@ class Producer:
                 if event.tool_call_name in self._frontend:
                     self._frontend_calls.add(event.tool_call_id)
                 if event.tool_call_id not in self._answered:
-                    self._unanswered[event.tool_call_id] = None
+                    self._unanswered[event.tool_call_id] = event.tool_call_name
             case ToolCallResultEvent():
                 self._unanswered.pop(event.tool_call_id, None)
                 self._answered.add(event.tool_call_id)
@@ -366,6 +379,11 @@ class Producer:
                     raise PatchError("the content of an activity has to stay an object")
                 self._activities[event.message_id] = content
             case MessagesSnapshotEvent():
+                self._stated_answers.update(
+                    message.tool_call_id
+                    for message in event.messages
+                    if isinstance(message, ToolMessage)
+                )
                 stated = {
                     message.id: message.content
                     for message in event.messages

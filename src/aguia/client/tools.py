@@ -17,11 +17,9 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from aguia.codec.json import encode
+from aguia.interop.results import typed_content
 from aguia.interop.schemas import shorten
 from aguia.interop.signatures import ArgumentError, Signature
-from aguia.interop.values import plain_value
-from aguia.protocol.content import ContentPart, TextPart
 from aguia.protocol.errors import printable
 from aguia.protocol.input import Tool
 from aguia.protocol.messages import ToolCall, ToolMessage
@@ -327,7 +325,7 @@ async def _answer(
     allowed = timeout if request.tool.timeout is None else request.tool.timeout
     try:
         with anyio.move_on_after(allowed) as scope:
-            content = _content(await request.tool.run(values))
+            content = typed_content(await request.tool.run(values))
             return ToolMessage(id=f"msg-{uuid4().hex}", tool_call_id=call.id, content=content)
     except anyio.get_cancelled_exc_class():
         if _is_cancelled():
@@ -355,35 +353,6 @@ def _caught(
         return function(**values), None
     except Exception as error:
         return None, error
-
-
-def _content(result: Any) -> str | list[ContentPart]:
-    """What a tool returned, as the content of its answer (TOOL-7)."""
-    if result is None:
-        return ""
-    if isinstance(result, str):
-        return str.__str__(result)
-    if isinstance(result, ContentPart):
-        return [_part(result)]
-    if isinstance(result, list | tuple) and any(isinstance(item, ContentPart) for item in result):
-        return [_part(item) for item in result]
-    try:
-        return encode(plain_value(result)).decode()
-    except Exception as error:
-        raise TypeError(f"the tool's result has no JSON form: {error}") from error
-
-
-def _part(item: Any) -> ContentPart:
-    if isinstance(item, str):
-        return TextPart(text=str.__str__(item))
-    try:
-        # What is in a typed part, nobody has checked.
-        part: ContentPart = msgspec.convert(plain_value(item), ContentPart)
-    except (ValueError, TypeError) as error:
-        raise TypeError(
-            f"the tool's result holds {type(item).__name__} where a content part belongs: {error}"
-        ) from error
-    return part
 
 
 def failed_answer(call: ToolCall, error: str) -> ToolMessage:

@@ -263,8 +263,8 @@ class Execution:
         else:
             for entry in run.resume.unknown:
                 _logger.warning(
-                    "%s: the answer to '%s' names an interrupt that the agent did not ask for; it "
-                    "is passed over [INT-4]",
+                    "%s: nobody looked at the answer to '%s' (run.resume.answer), so it is passed "
+                    "over [INT-4]",
                     run.label,
                     printable(entry.interrupt_id),
                     extra=run.ids,
@@ -289,11 +289,26 @@ class Execution:
                 return _Failure(type(error).__name__)
         return _Failure(_GENERIC)
 
+    def _warn_of_forgotten_calls(self) -> None:
+        """Say which calls the agent has not answered, since the client will not be able to."""
+        for id_, name in self.run.forgotten_calls.items():
+            _logger.warning(
+                "%s: the call '%s' of the tool '%s' has no result, and the application offers no "
+                "such tool; is `await call.result(…)` missing? The thread can't go on before "
+                "the call is answered [FRONT-5]",
+                self.run.label,
+                printable(id_[:80]),
+                printable(name[:80]),
+                extra=self.run.ids,
+            )
+
     def _report(self, seconds: float) -> None:
         terminal = self.events.last
         ended: str = "error"
         if isinstance(terminal, RunFinishedEvent):
             ended = "success" if terminal.outcome is UNSET else terminal.outcome.type
+        if ended == "success":
+            self._warn_of_forgotten_calls()
         _logger.info(
             "%s: %s after %d events in %.3f s",
             self.run.label,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import msgspec
 
+from aguia.interop.results import plain_content
 from aguia.interop.schemas import convert, schema_of
 from aguia.interop.values import plain_event, plain_value
 from aguia.pipeline.verification import OpenItem
@@ -149,6 +150,7 @@ class Run(Speaker):
         self._on_cancel = on_cancel
         self._steps_left = max_steps
         self._usage: dict[tuple[Any, Any], TokenUsage] = {}
+        self._left: set[str] = set()
         self.interrupts: list[Interrupt] = producer.interrupts
         self.input: RunAgentInput = producer.input
         self.messages: list[Message] = self.input.messages
@@ -288,8 +290,17 @@ class Run(Speaker):
             parent_message_id=parent_message_id,
             metadata=metadata,
         ) as call:
-            pass
+            self._left.add(call.tool_call_id)
         return call.tool_call_id
+
+    @property
+    def forgotten_calls(self) -> dict[str, str]:
+        """The calls of this run that lack a result and were not left to the application by `call`.
+
+        The names of their tools, none of which the application offers, by the calls' ids.
+        """
+        calls = self._producer.forgotten_calls
+        return {id_: name for id_, name in calls.items() if id_ not in self._left}
 
     def tool_result(self, tool_call_id: str) -> ToolMessage | None:
         """The answer that the input's messages hold to a call, or None."""
@@ -319,21 +330,21 @@ class Run(Speaker):
     async def answer(
         self,
         tool_call_id: str,
-        content: str | Sequence[ContentPart | dict[str, Any]],
+        content: Any,
         *,
         message_id: str | None = None,
         metadata: Metadata | None = None,
     ) -> None:
         """Answer a call of one of the agent's own tools, also one of an earlier run (TOOL-6).
 
-        `ToolCallStream.result` is the same for a call made here. Raises `SequenceViolation` for
-        a call of one of the application's tools (FRONT-1).
+        `ToolCallStream.result` is the same for a call made here, and takes the same content.
+        Raises `SequenceViolation` for a call of one of the application's tools (FRONT-1).
         """
-        event = {
+        event: dict[str, Any] = {
             "type": "TOOL_CALL_RESULT",
             "messageId": message_id or new_id("msg"),
             "toolCallId": text_of(tool_call_id),
-            "content": content if isinstance(content, str) else plain_value(list(content)) or "",
+            "content": plain_content(content),
         }
         if metadata is not None:
             event["metadata"] = metadata

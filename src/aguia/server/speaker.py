@@ -11,11 +11,11 @@ from uuid import uuid4
 
 from aguia.codec.json import copy_value, encode
 from aguia.conversation.patch import PatchError
+from aguia.interop.results import plain_content
 from aguia.interop.values import plain_value
 from aguia.pipeline.verification import Family, OpenItem
 from aguia.protocol.common import UNSET, Metadata, UnsetType
-from aguia.protocol.content import ContentPart
-from aguia.protocol.errors import AguiaError
+from aguia.protocol.errors import AguiaError, SequenceViolation
 from aguia.protocol.events import (
     ActivityDeltaEvent,
     ActivitySnapshotEvent,
@@ -93,7 +93,12 @@ class Speaker:
 
     def __init__(self, run: "Run", owner: str | UnsetType = UNSET) -> None:
         self._run = run
-        self._owner = owner
+        self._speaks_as = owner
+
+    @property
+    def _owner(self) -> str | UnsetType:
+        """Whose it is that something is said (SUB-1)."""
+        return self._speaks_as
 
     def text(
         self,
@@ -286,7 +291,25 @@ class _Annotated:
         self._last_metadata = {**known, **copy_value(metadata)}
 
 
-class _Item(_Annotated):
+class _Block(_Annotated):
+    """Something that an `async with` opens and closes."""
+
+    _written: ClassVar[tuple[str, str]]
+    """How a program writes the block, and the rule that asks for it."""
+
+    _entered = False
+
+    def _need_block(self) -> None:
+        """Raise `SequenceViolation` when no block has been begun."""
+        if not self._entered:
+            block, rule = self._written
+            raise SequenceViolation(
+                f"this has not been opened; write `async with {block}:` and use it inside",
+                rule=rule,
+            )
+
+
+class _Item(_Block):
     """Something that opens, is written to and closes."""
 
     def __init__(self, run: "Run", owner: str | UnsetType) -> None:
@@ -303,6 +326,7 @@ class _Item(_Annotated):
             for item, end in closing:
                 self._run.close(item, end)
             raise
+        self._entered = True
         return self
 
     async def __aexit__(
@@ -335,6 +359,7 @@ class _MessageStream(_Item):
 
     async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
         """Append to the message."""
+        self._need_block()
         await self._run.send(
             self._content(
                 message_id=self.message_id,
@@ -346,6 +371,7 @@ class _MessageStream(_Item):
 
     async def encrypted_value(self, value: str) -> None:
         """Store a provider's opaque value with the message (REAS-4)."""
+        self._need_block()
         await Speaker(self._run, self._owner).encrypted_value(self.message_id, value)
 
     def _opening(self) -> Sequence[Event]:
@@ -363,6 +389,7 @@ class _MessageStream(_Item):
 class TextStream(_MessageStream):
     """A text message that is being written. `message_id` names it."""
 
+    _written = "run.text() as text", "STREAM-1"
     _family = Family.MESSAGE
     _content = TextMessageContentEvent
     _end = TextMessageEndEvent
@@ -370,6 +397,8 @@ class TextStream(_MessageStream):
 
 class ToolCallStream(_Item):
     """A tool call whose arguments are being written. `tool_call_id` names it."""
+
+    _written = "run.tool_call(…) as call", "STREAM-1"
 
     def __init__(
         self,
@@ -386,24 +415,30 @@ class ToolCallStream(_Item):
 
     async def write(self, delta: str, *, metadata: Metadata | None = None) -> None:
         """Append to the text of the arguments, which by convention is JSON (TOOL-2)."""
+        self._need_block()
         await self._run.send(self._args(delta, metadata))
 
     async def result(
         self,
-        content: str | Sequence[ContentPart | dict[str, Any]],
+        content: Any,
         *,
         message_id: str | None = None,
         metadata: Metadata | None = None,
     ) -> None:
-        """Answer the call, after its block, with text or with content parts (TOOL-6, TOOL-7).
+        """Answer the call, after its block (TOOL-6).
 
-        Raises `SequenceViolation` for a call of one of the application's tools (FRONT-1).
+        Text and a list of content parts, typed or plain, go as they are (TOOL-7); anything else
+        that has a JSON form goes as its JSON (TOOL-8), and None as the empty text.
+
+        Raises `TypeError` for what has none, and `SequenceViolation` for a call of one of the
+        application's tools (FRONT-1).
         """
-        event = {
+        self._need_block()
+        event: dict[str, Any] = {
             "type": ToolCallResultEvent.type,
             "messageId": message_id or new_id("msg"),
             "toolCallId": self.tool_call_id,
-            "content": content if isinstance(content, str) else plain_value(list(content)) or "",
+            "content": plain_content(content),
         }
         if self._owner is not UNSET:
             event["subagentRunId"] = self._owner
@@ -413,6 +448,7 @@ class ToolCallStream(_Item):
 
     async def encrypted_value(self, value: str) -> None:
         """Store a provider's opaque value with the call (REAS-4)."""
+        self._need_block()
         await Speaker(self._run, self._owner).encrypted_value(
             self.tool_call_id, value, subtype="tool-call"
         )
@@ -442,6 +478,7 @@ class ToolCallStream(_Item):
 class ReasoningMessageStream(_MessageStream):
     """A reasoning message that is being written. `message_id` names it."""
 
+    _written = "run.reasoning_message() as reasoning", "REAS-2"
     _family = Family.REASONING
     _content = ReasoningMessageContentEvent
     _end = ReasoningMessageEndEvent
@@ -462,6 +499,8 @@ class ReasoningMessageStream(_MessageStream):
 class ReasoningSpan(_Item):
     """A span of reasoning. `span_id` names it; messages inside have ids of their own."""
 
+    _written = "run.reasoning_span() as span", "REAS-2"
+
     def __init__(
         self, run: "Run", owner: str | UnsetType, span_id: str, metadata: Metadata | UnsetType
     ) -> None:
@@ -471,6 +510,7 @@ class ReasoningSpan(_Item):
 
     def message(self, *, message_id: str | None = None) -> ReasoningMessageStream:
         """A reasoning message inside the span."""
+        self._need_block()
         return Speaker(self._run, self._owner).reasoning_message(message_id=message_id)
 
     def _opening(self) -> Sequence[Event]:
@@ -490,6 +530,8 @@ class ReasoningSpan(_Item):
 class ReasoningStream(ReasoningMessageStream):
     """A span of reasoning and the message in it. `message_id` names both."""
 
+    _written = "run.reasoning() as reasoning", "REAS-2"
+
     def _opening(self) -> Sequence[Event]:
         start = ReasoningStartEvent(message_id=self.message_id, subagent_run_id=self._owner)
         return [start, *super()._opening()]
@@ -502,6 +544,8 @@ class ReasoningStream(ReasoningMessageStream):
 
 class Step(_Item):
     """A phase of the run that is under way."""
+
+    _written = "run.step(…)", "RUN-14"
 
     def __init__(
         self, run: "Run", owner: str | UnsetType, name: str, metadata: Metadata | UnsetType
@@ -578,8 +622,10 @@ class Activity:
         self.activity_type = type_
 
 
-class Subagent(Speaker, _Annotated):
+class Subagent(Speaker, _Block):
     """One invocation of a subagent. `subagent_run_id` names it."""
+
+    _written = "run.subagent(…) as subagent", "SUB-2"
 
     def __init__(self, run: "Run", subagent_run_id: str, start: SubagentStartedEvent) -> None:
         super().__init__(run, subagent_run_id)
@@ -588,6 +634,12 @@ class Subagent(Speaker, _Annotated):
         self._result: Any = UNSET
         self._suspended = False
         self._interrupt_ids: list[str] = []
+
+    @property
+    def _owner(self) -> str | UnsetType:
+        # An invocation that was never announced would be a legal stream (SUB-3), and a mistake.
+        self._need_block()
+        return super()._owner
 
     def finish(self, result: Any) -> None:
         """Give the invocation a result, sent when its block ends."""
@@ -607,6 +659,7 @@ class Subagent(Speaker, _Annotated):
             if not active:
                 self._run.close(item, self._end(error))
             raise
+        self._entered = True
         return self
 
     async def __aexit__(
