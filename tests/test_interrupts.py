@@ -92,6 +92,14 @@ def test_every_interrupt_has_one_answer(answers: list[ResumeEntry], said: str, f
     check_resume([cancelled("j"), resolved()], [asked("i"), asked("j")], force=force)
 
 
+@pytest.mark.parametrize("schema", [UNSET, FORM])
+def test_an_interrupt_is_answered_by_its_id(schema: Any) -> None:
+    interrupt = asked(schema=schema)
+    assert {interrupt, asked(schema=schema)} == {interrupt}
+    with pytest.raises(TypeError, match="by its id, .*, and not by Interrupt"):
+        resume_entries({interrupt: True})
+
+
 def test_without_known_interrupts_nothing_is_compared() -> None:
     """INT-2: those of a run that another program saw are that program's to compare."""
     check_resume([resolved({"a": 1})], [])

@@ -1,5 +1,6 @@
 """The writing side without a loop: intentions in, only conforming events out."""
 
+import re
 from typing import Any
 
 import pytest
@@ -323,6 +324,23 @@ def test_a_foreign_event_is_judged_like_a_peers(event: dict[str, Any], rule: str
     with pytest.raises(MalformedEvent) as caught:
         Writer().producer.emit_foreign(event)
     assert caught.value.rule == rule
+
+
+@pytest.mark.parametrize(
+    ("type_", "advice"),
+    [
+        ("TEXT_MESAGE_CHUNK", "did you mean TEXT_MESSAGE_CHUNK?"),
+        ("state_snapshot", "did you mean STATE_SNAPSHOT?"),
+        ("SHINY", "use CUSTOM for your own"),
+    ],
+)
+def test_an_unknown_type_is_answered_with_the_one_that_was_meant(
+    type_: str, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PROC-13; and what is written here is no matter of a newer version."""
+    with pytest.raises(MalformedEvent, match=re.escape(advice)):
+        Writer().producer.emit_foreign({"type": type_})
+    assert not caplog.records
 
 
 def test_a_foreign_event_is_copied() -> None:

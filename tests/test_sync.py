@@ -28,6 +28,24 @@ from support_server import serve
 from support_wire import Script, reply
 
 
+def test_the_other_kind_of_block_says_so() -> None:
+    """Each kind of agent says which block it is for, and where the other kind is."""
+    waiting: Any = HttpAgent("http://127.0.0.1:1/")
+    with pytest.raises(TypeError, match=r"`async with`, or aguia\.sync\.HttpAgent"), waiting:
+        pass
+
+    async def enter(agent: Any) -> None:
+        async with agent:
+            pass
+
+    with sync.HttpAgent("http://127.0.0.1:1/") as blocking:
+        with pytest.raises(TypeError, match=r"use `with`, or aguia\.HttpAgent"):
+            asyncio.run(enter(blocking))
+        for agent in (waiting, blocking):
+            with pytest.raises(AttributeError, match=r"give `state=` to `run` or `ask`"):
+                agent.state = {}
+
+
 async def assistant(run: Run) -> None:
     """Does what the last message asks for."""
     last = run.messages[-1]

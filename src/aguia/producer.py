@@ -7,7 +7,8 @@ then. It performs no input or output: whoever drives it sends the events that it
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from difflib import get_close_matches
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -75,6 +76,10 @@ from aguia.protocol.patch import JsonPatch
 __all__ = ["Producer"]
 
 _logger: Final = logging.getLogger("aguia")
+
+_TYPES: Final = frozenset(event.type for event in get_args(Event))
+
+_UNDESCRIBED: Final = "the protocol does not describe this event; use CUSTOM for your own"
 
 _CONTENTS: Final[frozenset[type[Any]]] = frozenset(
     (TextMessageContentEvent, ReasoningMessageContentEvent, ToolCallArgsEvent)
@@ -541,11 +546,19 @@ def _checked(event: Event | Mapping[str, Any]) -> Event:
     try:
         return decode_event(encode(copied))
     except STRICT_FAILURES:
+        _refuse_unknown_type(copied.get("type"))
         typed = enforce_event(copied, log_warning)
     if typed is None:
-        raise MalformedEvent(
-            "the protocol does not describe this event; use CUSTOM for your own",
-            rule="PROC-13",
-            event_type=str(copied.get("type"))[:80],
-        )
+        raise MalformedEvent(_UNDESCRIBED, rule="PROC-13", event_type=copied["type"])
     return typed
+
+
+def _refuse_unknown_type(type_: Any) -> None:
+    """Raise `MalformedEvent` for a type of event that there is not, naming the one it is like."""
+    if isinstance(type_, str) and type_ not in _TYPES:
+        meant = get_close_matches(type_[:80].upper(), _TYPES, 1, 0.8)
+        raise MalformedEvent(
+            f"there is no such event; did you mean {meant[0]}?" if meant else _UNDESCRIBED,
+            rule="PROC-13",
+            event_type=type_[:80],
+        )

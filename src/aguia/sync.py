@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, Unpack, overload
 
 import anyio.to_thread
 
@@ -327,6 +327,16 @@ class Agent(ThreadView):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    if not TYPE_CHECKING:  # type checkers find the mistake by themselves
+
+        async def __aenter__(self) -> NoReturn:
+            name = type(self).__name__
+            raise TypeError(
+                f"this {name} is synchronous: use `with`, or aguia.{name} in `async with`"
+            )
+
+        __aexit__ = __aenter__  # without it, `async with` would not come to call the other
 
     def close(self) -> None:
         """Release the transport and end the event loop, unless they are another agent's."""

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypedDict, TypeVar, Unpack, overload
 
 import httpx
 
@@ -137,6 +137,14 @@ class ThreadView:
     def state(self) -> Any:
         """The shared state."""
         return self._thread.conversation.state
+
+    if not TYPE_CHECKING:
+
+        @state.setter
+        def state(self, value: Any) -> None:
+            raise AttributeError(
+                "the state can't be assigned to; give `state=` to `run` or `ask`, which send it"
+            )
 
     @property
     def outcome(self) -> RunFinishedOutcome | None:
@@ -284,6 +292,16 @@ class Agent(ThreadView):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    if not TYPE_CHECKING:  # type checkers find the mistake by themselves
+
+        def __enter__(self) -> NoReturn:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} is asynchronous: use `async with`, or aguia.sync.{name} for `with`"
+            )
+
+        __exit__ = __enter__  # without it, `with` would not come to call the other
 
     async def close(self) -> None:
         """Release the transport, unless it is another agent's; the thread stays readable.

@@ -61,6 +61,11 @@ def resume_entries(
         return resume
     entries: list[dict[str, Any]] = []
     for id_, answer in resume.items():
+        if not isinstance(id_, str):
+            raise TypeError(
+                "an interrupt is answered by its id, `{interrupt.id: answer}`, and not by "
+                f"{type(id_).__name__}"
+            )
         entry: dict[str, Any] = {"interruptId": id_, "status": "resolved"}
         if answer is CANCEL:
             entry["status"] = "cancelled"

@@ -480,8 +480,8 @@ class Thread:
                     stage="client",
                     rule="INT-2",
                     path="/resume",
-                    message=f"the last run asked nothing by the id '{entry.interrupt_id}'; the "
-                    "answer is sent all the same",
+                    message=f"no interrupt is open, '{entry.interrupt_id}' included; the answer is "
+                    "sent all the same, since an agent may have asked by other means",
                 )
             )
 

@@ -61,7 +61,12 @@ def schema_of(type_: Any) -> dict[str, Any]:
         except PydanticUserError as error:
             raise TypeError(str(error.message).partition("\n")[0]) from None
         return schema
-    return msgspec.json.schema(type_)
+    try:
+        return msgspec.json.schema(type_)
+    except TypeError as error:
+        # Before its last line it tells callers of msgspec's what they could pass besides.
+        said = str(error).splitlines()[-1]
+        raise TypeError(f"{said}; a dataclass or a TypedDict is, and Any for any JSON") from None
 
 
 def convert(value: Any, type_: Any) -> Any:

@@ -37,6 +37,10 @@ class Interrupt(Attributable, frozen=True, kw_only=True):
     expires_at: str | UnsetType = UNSET
     metadata: Metadata | UnsetType = UNSET
 
+    def __hash__(self) -> int:
+        # Its schema and metadata are no reason to keep it out of sets and from under keys.
+        return hash(self.id)
+
 
 class RunFinishedSuccessOutcome(
     WireStruct, tag_field="type", tag="success", frozen=True, kw_only=True
