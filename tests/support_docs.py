@@ -9,7 +9,7 @@ A page runs in a folder of its own, from its first block to its last, as a reade
 - `console` holds commands after `$ `, each followed by what it prints, if that matters; `...`
   stands for anything. A server is left running until the page ends, or until the next one takes
   its port. Behind `aguia chat URL`, what stands after a prompt is typed there: `> `, `field> `
-  in a form, `Run tool? ` where consent is asked for.
+  in a form, `field, yes or no? ` where it decides, `Run tool? ` where consent is asked for.
 - `json`, `yaml` and `toml` must parse. These, and all others, are written to the file that they
   name in a comment at their top, or in an HTML comment above them.
 - `text` on its own is there to be looked at, and a directive (`{name}`) is run by the build.
@@ -73,7 +73,7 @@ _NAME: Final = re.compile(r"[\w./-]*\.[a-z]+")
 _SERVER: Final = re.compile(
     r"(?:aguia (?:serve|replay)|uvicorn|nginx|python manage\.py runserver|python -m http\.server)\b"
 )
-_TYPED: Final = re.compile(r"(\w*>|Run \w+\?) (.+)")
+_TYPED: Final = re.compile(r"(\w*>|(?:\w+, )?yes or no\?|Run \w+\?) (.+)")
 _EXIT: Final = re.compile(r"\(exit code ([0-9]+)\)")
 
 # Reads cells, one a line as JSON, and says of each what it printed. It stands in the loop that

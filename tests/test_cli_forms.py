@@ -258,3 +258,24 @@ def test_whatever_a_schema_holds_it_is_only_read(schema: Any, typed: list[str]) 
         form.answer(text)
     expected(schema, schema)
     fault(form.value, schema, schema)
+
+
+def test_what_takes_yes_or_no_says_so_where_it_is_typed() -> None:
+    """A name such as `approved` alone would read as if it were so already."""
+    approval = {
+        "title": "Approval",
+        "description": "Shall it be sent?",
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}},
+    }
+    for said, about in (
+        ("", ("Approval", "Shall it be sent?")),
+        ("Sure?", ("Shall it be sent?",)),
+        ("Mail to Ada. Shall it be sent?", ()),
+    ):
+        field = Form(approval, said).field
+        assert field is not None
+        assert (field.label, field.about) == ("approved, yes or no?", about)
+    field = Form({"type": "boolean", "title": "Sure"}, "Go on?").field
+    assert field is not None
+    assert (field.label, field.about, field.expects) == ("yes or no?", (), "")

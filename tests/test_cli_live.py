@@ -89,6 +89,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
     return Chat(monkeypatch)
 
 
+OF_C = {"messageId": "r", "toolCallId": "c"}
 FINISHED = {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
 
 
@@ -368,8 +369,22 @@ def test_cards_of_calls_that_interleave(chat: Chat) -> None:
     assert chat.send(a[0], a[1], *b, a[2], a[3]) == [
         '  ● one {"x"',
         '  ● two {"y": 2}',
-        '  ● … one {"x": 1}',
+        "  ● … one : 1}",
     ]
+
+
+def test_a_card_that_is_interrupted_goes_on_with_what_is_new(chat: Chat) -> None:
+    started, *deltas, end = call("c", "delete", '{"text":', '"milk"}')
+    state = {"type": "STATE_SNAPSHOT", "snapshot": {"items": []}}
+    seen = ['  ● delete {"text": "milk"}', "  ≡ state: items = []"]
+    assert chat.send(started, *deltas, state, end) == seen
+    seen.append("  └ delete: done")
+    assert chat.send({"type": "TOOL_CALL_RESULT", **OF_C, "content": "done"}) == seen
+    started, end = call("d", "none")
+    seen += ["  ● none", "  ≡ state: items = []"]
+    assert chat.send(started, state, end) == seen
+    started, delta, end = call("e", "long", "[" + "1," * 500)
+    assert "  ● … long" in chat.send(started, delta, state, end)  # of which more was cut before
 
 
 def test_results_of_this_side_are_shown_with_their_errors(chat: Chat) -> None:

@@ -96,8 +96,9 @@ def test_every_interrupt_has_one_answer(answers: list[ResumeEntry], said: str, f
 def test_an_interrupt_is_answered_by_its_id(schema: Any) -> None:
     interrupt = asked(schema=schema)
     assert {interrupt, asked(schema=schema)} == {interrupt}
+    answers: Any = {interrupt: True}
     with pytest.raises(TypeError, match="by its id, .*, and not by Interrupt"):
-        resume_entries({interrupt: True})
+        resume_entries(answers)
 
 
 def test_without_known_interrupts_nothing_is_compared() -> None:

@@ -41,7 +41,8 @@ def test_the_other_kind_of_block_says_so() -> None:
     with sync.HttpAgent("http://127.0.0.1:1/") as blocking:
         with pytest.raises(TypeError, match=r"use `with`, or aguia\.HttpAgent"):
             asyncio.run(enter(blocking))
-        for agent in (waiting, blocking):
+        agents: list[Any] = [waiting, blocking]
+        for agent in agents:
             with pytest.raises(AttributeError, match=r"give `state=` to `run` or `ask`"):
                 agent.state = {}
 

@@ -581,7 +581,7 @@ class Session:
             self.renderer.note(f"? {_words_of(question)}")
         self._question_shown = False
         self._editor.forget_typed()
-        form = Form(question.response_schema)
+        form = Form(question.response_schema, question.message or "")
         one = decision(question) is not None or (form.field is not None and not form.field.name)
         self.renderer.note(how_to_answer(question) if one else FIELD_BY_FIELD)
         shown: Field | None = None

@@ -52,6 +52,7 @@ class Field:
         optional: whether it may be left empty.
         default: what leaving it empty means, or `UNSET`.
         problem: why what was typed before did not do; empty the first time.
+        decides: whether it takes yes or no and nothing else.
     """
 
     name: str
@@ -60,21 +61,28 @@ class Field:
     optional: bool = False
     default: Any = UNSET
     problem: str = ""
+    decides: bool = False
 
     @property
     def label(self) -> str:
         """What stands before the place to type."""
-        return one_line(self.name, 40) or "answer"
+        name = one_line(self.name, 40)
+        if self.decides:
+            # The name alone, such as "approved", would read as if it were so.
+            return f"{name}, yes or no?" if name else "yes or no?"
+        return name or "answer"
 
 
 class Form:
     """The fields of one answer, asked for one at a time.
 
     `field` is the next one to ask for, None when all are there; then `value` is the answer.
+    `said` is the question in words, which the title of its schema need not repeat.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, said: str = "") -> None:
         self._root = schema
+        self._said = said
         self._fields = self._asked(schema, "", (), 0)
         self._whole = True  # whether what is typed may be the whole answer
         self.value: Any = UNSET
@@ -107,7 +115,7 @@ class Form:
     ) -> Generator[Field, str, Any]:
         """Asks for what a schema takes; returns it, or `UNSET` for what is left out."""
         schema = resolved(schema, self._root)
-        about = (*about, *_said_of(schema))
+        about = (*about, *_said_of(schema, "" if depth else self._said))
         default = schema.get("default", UNSET)
         if default is not UNSET and fault(default, schema, self._root):
             default = UNSET
@@ -200,7 +208,7 @@ class Form:
         self, field: Field, schema: dict[str, Any], depth: int
     ) -> Generator[Field, str, Any]:
         if field.optional and field.name:
-            ask = replace(field, expects="fill it in, yes or no", default=False, optional=False)
+            ask = replace(field, expects="fill it in", default=False, optional=False)
             if not (yield from self._yes_or_no(ask)):
                 return UNSET
         about = field.about if not (field.optional and field.name) else ()
@@ -223,7 +231,7 @@ class Form:
         return answer
 
     def _yes_or_no(self, field: Field) -> Generator[Field, str, Any]:
-        field = replace(field, expects=field.expects or "yes or no")
+        field = replace(field, decides=True)
         while True:
             text = (yield field).strip().casefold()
             if not text and (field.default is not UNSET or field.optional):
@@ -304,10 +312,14 @@ def _is_simple(schema: Any, root: Any) -> bool:
     return bool(types) and set(types) <= SIMPLE
 
 
-def _said_of(schema: dict[str, Any]) -> tuple[str, ...]:
-    """The words that a schema has about itself."""
-    said = [schema.get("title"), schema.get("description")]
-    return tuple(one_line(words, 300) for words in said if isinstance(words, str) and words)
+def _said_of(schema: dict[str, Any], said: str) -> tuple[str, ...]:
+    """The words that a schema has about itself, without those that were said before."""
+    about = [None if said else schema.get("title"), schema.get("description")]
+    return tuple(
+        one_line(words, 300)
+        for words in about
+        if isinstance(words, str) and words and words not in said
+    )
 
 
 def _shown(value: Any) -> str:

@@ -687,7 +687,7 @@ class Renderer:
             rest = item.lines.rest(width)
             self._live.draw(_apart(rest) if item.blank else rest)
         else:
-            self._live.draw(self._card(item, one_line(item.arguments, MAX_ARGUMENTS)))
+            self._live.draw(self._card(item, one_line(item.new, MAX_ARGUMENTS)))
         took = self._clock() - began
         self._next_frame = began + max(FRAME_SECONDS, FRAME_SHARE * took)
 
@@ -705,10 +705,15 @@ class Renderer:
         item = self._items.get(self._open)
         if item is None or item.closed or (item.kind != "call" and item.lines is None):
             return
+        if item.kind == "call" and not item.shown and compact(item.arguments) is not None:
+            self._live.draw(self._whole_card(item))
+            self._stale, item.shown = False, len(item.arguments)
         self._draw(now=True)
         self._live.leave()
         if item.lines is not None:
             item.lines.split()
+        elif len(item.new) <= MAX_ARGUMENTS:  # else something was cut, and comes in the end
+            item.shown = len(item.arguments)
         self._at_start = True
 
     def _end_lines(self, item: "_Item") -> None:
@@ -728,29 +733,35 @@ class Renderer:
         self._at_start = True
 
     def _end_card(self, item: "_Item") -> None:
-        """Draws a call with all of its arguments, laid out."""
+        """Draws a call with all of its arguments, laid out, or with what others interrupted."""
         assert self._live is not None
+        if self._open != item.key and item.begun and not item.new:
+            item.closed = True  # others had the last word, and there is nothing left to say
+            return
         self._stream(item, "")
+        if item.shown:
+            self._live.draw(self._card(item, one_line(item.new, MAX_ARGUMENTS)))
+        else:
+            self._live.draw(self._whole_card(item))
+        self._live.leave()
+        self._stale, item.closed = False, True
+        self._at_start = True
+
+    def _whole_card(self, item: "_Item") -> list[Line]:
         lines = laid_out(item.arguments)
         flat = compact(item.arguments) if lines else item.arguments.strip()[:2]
         head = len(item.owner) + len(item.label) + 6
         if flat is not None and head + len(flat) < (self.columns or 80):
-            self._live.draw(self._card(item, flat))
-        else:
-            shown = self._card(item, "")
-            for line in lines[:MAX_CARD_LINES]:
-                shown += self._lines(
-                    f"      {one_line(line, 2 * (self.columns or 80))}", "arguments"
-                )
-            cut = item.length - len(item.arguments)
-            if (more := len(lines) - MAX_CARD_LINES) > 0:
-                shown += self._lines(f"      … {plural(more, 'more line')}", "aside")
-            elif cut:
-                shown += self._lines(f"      … and {cut:,} more characters", "aside")
-            self._live.draw(shown)
-        self._live.leave()
-        self._stale, item.closed = False, True
-        self._at_start = True
+            return self._card(item, flat)
+        shown = self._card(item, "")
+        for line in lines[:MAX_CARD_LINES]:
+            shown += self._lines(f"      {one_line(line, 2 * (self.columns or 80))}", "arguments")
+        cut = item.length - len(item.arguments)
+        if (more := len(lines) - MAX_CARD_LINES) > 0:
+            shown += self._lines(f"      … {plural(more, 'more line')}", "aside")
+        elif cut:
+            shown += self._lines(f"      … and {cut:,} more characters", "aside")
+        return shown
 
     def _card(self, item: "_Item", arguments: str) -> list[Line]:
         again = "… " if item.again else ""
@@ -839,8 +850,14 @@ class _Item:
     lines: "MarkdownLines | WrappedLines | None" = None
     arguments: str = ""
     length: int = 0  # of a call's arguments so far
+    shown: int = 0  # how much of them stands above what has interrupted them
     cut: int = 0  # how much of it is not shown
     cleaner: Cleaner = field(default_factory=Cleaner)
+
+    @property
+    def new(self) -> str:
+        """The arguments that do not stand above already."""
+        return self.arguments[self.shown :]
 
 
 def _answers(messages: Sequence[Message]) -> list[AssistantMessage]:
