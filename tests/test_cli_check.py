@@ -173,6 +173,15 @@ def test_missing_files_and_folders_are_said(tmp_path: Path) -> None:
     assert "it is a folder" in done.out
 
 
+def test_an_agent_without_its_scheme_is_told_of_it() -> None:
+    """`aguia chat` takes one so; here it could be a file."""
+    for source in ("localhost:8000", "127.0.0.1:8000/run", "[::1]:8000"):
+        done = aguia("check", source)
+        assert done.code == 2
+        assert f"No such file or directory; for an agent write http://{source}\n" in done.out
+    assert "for an agent" not in aguia("check", "run.jsonl").out
+
+
 def test_an_empty_recording_is_a_truncated_run(tmp_path: Path) -> None:
     """RUN-11."""
     done = aguia("check", "-")

@@ -91,6 +91,21 @@ def test_the_built_in_assistant_passes_every_probe_and_skips_none(
     assert suite.get("failures") == suite.get("skipped") == "0"
 
 
+def test_a_probe_may_begin_with_a_state(url: str, tmp_path: Path) -> None:
+    """IN-1: any JSON, save that null is the empty object."""
+    file, evidence = tmp_path / "state.json", tmp_path / "evidence"
+    for written, sent in (('{"seats": 4}', {"seats": 4}), ("null", {})):
+        file.write_text(written)
+        kept = ("--state", str(file), "--evidence", str(evidence))
+        assert aguia("probe", url, "--only", "plain-run", *kept).returncode == 0
+        assert json.loads((evidence / "plain-run-1.request").read_text())["state"] == sent
+    file.write_text("{")
+    for path, words in ((file, "is no JSON: "), (tmp_path / "nothing", "can't read ")):
+        done = aguia("probe", url, "--state", str(path))
+        assert done.returncode == 2
+        assert words in done.stderr
+
+
 # -- known defects -------------------------------------------------------------------------
 
 

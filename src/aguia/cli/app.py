@@ -431,6 +431,14 @@ def probe(
             show_default=False,
         ),
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The shared state to begin with, as JSON.  [default: {}]",
+            show_default=False,
+        ),
+    ] = None,
     header: Annotated[
         list[str] | None, _header("A header to send along; repeatable. It is not kept.")
     ] = None,
@@ -495,6 +503,7 @@ def probe(
     )
     options = Options(
         settings=settings,
+        state=state,
         headers=header or (),
         only=only or (),
         skip=skip or (),

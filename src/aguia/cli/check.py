@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 import sys
 import zlib
 from collections.abc import Sequence
@@ -58,6 +59,10 @@ CONTEXT: Final = 2
 
 WIDTH: Final = 160
 """How many characters of an event are shown."""
+
+
+_ADDRESS: Final = re.compile(r"(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{1,5}(?:/.*)?")
+"""What looks like an agent's address without its scheme, which is a file's name here."""
 
 
 class UsageError(Exception):
@@ -202,7 +207,10 @@ def _reports(source: str, options: Options, given: RunAgentInput | None) -> list
         with open(source, "rb") as file:
             return _recorded(file, checker)
     except OSError as error:
-        return [Report(source, unreadable=error.strerror or str(error))]
+        why = error.strerror or str(error)
+        if _ADDRESS.fullmatch(source):
+            why += f"; for an agent write http://{source}"
+        return [Report(source, unreadable=why)]
     except (ValueError, ImportError) as error:
         return [Report(source, unreadable=str(error))]
 

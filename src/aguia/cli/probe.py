@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -51,6 +51,7 @@ class Options:
 
     Attributes:
         settings: how the agent is led.
+        state: a file with the state in place of the settings', or None.
         headers: lines as `Name: value`.
         only, skip: names of probes, ids of rules, or their families.
         json: whether the output is JSON.
@@ -60,6 +61,7 @@ class Options:
     """
 
     settings: ProbeSettings
+    state: Path | None = None
     headers: Sequence[str] = ()
     only: Sequence[str] = ()
     skip: Sequence[str] = ()
@@ -86,6 +88,9 @@ def probe(url: str, options: Options) -> int:
     logging.getLogger("aguia").setLevel(logging.ERROR)
     try:
         address, headers = url_of(url), headers_of(options.headers)
+        if options.state is not None:
+            settings = replace(options.settings, state=_state(options.state))
+            options = replace(options, settings=settings)
         chosen = select(PROBES, _names(options.only), _names(options.skip))
         evidence = _Evidence(options.evidence, address)
     except ValueError as error:
@@ -142,6 +147,20 @@ def _names(names: Sequence[str]) -> list[str]:
     found = [name.strip() for each in names for name in each.split(",") if name.strip()]
     known = {probe.name for probe in PROBES}
     return [name if name in known else name.upper() for name in found]
+
+
+def _state(path: Path) -> Any:
+    """The state in a file; null is the empty object, since a run input has no null (IN-1).
+
+    Raises `ValueError` for what can't be read.
+    """
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"can't read {path}: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    return {} if state is None else state
 
 
 def _refuse(why: str) -> int:

@@ -63,6 +63,7 @@ class ProbeSettings:
         tool: the name of the frontend tool that is offered to it.
         tool_message: what makes it call that tool.
         interrupt_message: what makes it stop and ask.
+        state: the shared state that it begins with, JSON.
         timeout: seconds that one probe may take.
         idle: seconds during which nothing is read, where that is probed, and after which a
             client that has left comes back.
@@ -73,6 +74,7 @@ class ProbeSettings:
     tool: str = "aguia_probe_note"
     tool_message: str = ""
     interrupt_message: str = ""
+    state: Any = field(default_factory=dict)
     timeout: float = 30.0
     idle: float = 2.0
     settle: float = 3.0
@@ -239,7 +241,7 @@ class Probing:
             "messages": [user(content)],
             "tools": [],
             "context": [],
-            "state": {},
+            "state": self.settings.state,
             "forwardedProps": {},
             **members,
         }
