@@ -357,6 +357,24 @@ def test_an_answer_looks_at_paths_and_puts_the_best_named_files_first(folder: Fo
     ]
 
 
+@pytest.mark.parametrize(
+    ("word", "ends", "lines"),
+    [
+        ("TODO", (), [1, 3, 4]),
+        ("todo:", (), [4]),
+        ("todo", None, [1, 2, 3, 4, 5, 6]),
+        ("todo", ("s",), [1, 3, 4, 6]),
+    ],
+)
+def test_a_search_may_be_for_whole_words(
+    tmp_path: Path, word: str, ends: tuple[str, ...] | None, lines: list[int]
+) -> None:
+    text = "todo\nautodoc\na_todo_list\n# TODO: x\nmy-todo\ntodos\nnone\n"
+    (tmp_path / "a.txt").write_text(text)
+    hits = Folder(str(tmp_path)).search([word], Tally(), ends=ends)
+    assert [hit.line for hit in hits if hit] == lines
+
+
 def test_a_search_can_be_stopped_between_files(folder: Folder) -> None:
     fill(folder, {f"f{n}": "nothing" for n in range(50)})
     work = folder.search(["needle"], tally := Tally())
@@ -606,11 +624,22 @@ async def test_find_streams_arguments_hits_and_a_result(project: Path) -> None:
         assert len(arguments) > 1
         assert json.loads("".join(arguments)) == {"words": ["parse"]}
         assert "src/parser.py:1: def parse(text):\n" in text_of(events)
-        assert results_of(events) == [{"lines": 3, "files": 3, "searched": 3, "complete": True}]
+        assert results_of(events) == [{"lines": 2, "files": 2, "searched": 3, "complete": True}]
         hits = [i for i, e in enumerate(events) if isinstance(e, TextMessageContentEvent)]
         [result] = [i for i, e in enumerate(events) if isinstance(e, ToolCallResultEvent)]
         assert hits[0] < result < hits[-1]
         assert agent.pending_tool_calls == []
+
+
+@pytest.mark.anyio
+async def test_find_looks_inside_of_words_where_no_word_is_the_pattern(project: Path) -> None:
+    async with talk(project) as agent:
+        events = await ask(agent, "find parse")
+        assert "2 lines in 2 files with the word “parse”, 3 files" in text_of(events)
+        events = await ask(agent, "find pars")
+        assert [result["lines"] for result in results_of(events)] == [0, 3]
+        assert "No line has the word “pars”. I look inside of words.\n" in text_of(events)
+        assert "3 lines in 3 files with “pars”, 3 files" in text_of(events)
 
 
 @pytest.mark.anyio
@@ -656,8 +685,9 @@ async def test_a_question_is_answered_by_what_is_found(project: Path) -> None:
 async def test_a_question_falls_back_to_its_longest_word(project: Path) -> None:
     async with talk(project) as agent:
         events = await ask(agent, "Does a unicorn parse?")
-    assert [result["lines"] for result in results_of(events)] == [0, 0]
+    assert [result["lines"] for result in results_of(events)] == [0, 0, 0]
     assert "I try “unicorn” alone" in text_of(events)
+    assert "No line has the word “unicorn”. I look inside of words." in text_of(events)
     assert "No line has “unicorn”: 3 files searched." in text_of(events)
 
 
@@ -806,6 +836,7 @@ async def test_find_has_a_subagent_for_each_top_folder(project: Path) -> None:
     (project / ".gitignore").write_text("build/\n")
     (project / "build").mkdir()
     (project / "build" / "out.txt").write_text("parse\n")
+    (project / "README.md").write_text("to parse\n")
     async with talk(project) as agent:
         events = await ask(agent, "find parse")
         started = {e.subagent_run_id: e for e in events if isinstance(e, SubagentStartedEvent)}
@@ -836,7 +867,7 @@ async def test_find_has_a_subagent_for_each_top_folder(project: Path) -> None:
             "src": "src/parser.py:1: def parse(text):\n",
             "tests": "tests/test_parser.py:1: from parser import parse\n",
         }
-        assert "README.md:1: # A parser\n" in text_of(events)
+        assert "README.md:1: to parse\n" in text_of(events)
         assert agent.result == {"lines": 3, "files": 3}
         assert agent.usage == []
 
@@ -874,6 +905,7 @@ async def test_a_search_over_folders_stops_at_its_limit(tmp_path: Path) -> None:
 async def test_progress_is_an_activity_that_patches_keep_up_to_date(project: Path) -> None:
     """ACT-1, ACT-3."""
     (project / "a~b").mkdir()
+    (project / "README.md").write_text("to parse\n")
     async with talk(project) as agent:
         events = await ask(agent, "find parse")
         [begun] = [event for event in events if isinstance(event, ActivitySnapshotEvent)]

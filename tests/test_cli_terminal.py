@@ -341,7 +341,8 @@ def test_the_demo_leaves_the_prompt_to_the_person(origin: Origin, tmp_path: Path
     with origin.terminals() as start:
         home = {"XDG_STATE_HOME": str(tmp_path / "state")}
         terminal = start("demo", cwd=tmp_path, env=home, columns=200)
-        terminal.wait_for("Now you: ")
+        shown = terminal.wait_for("Now you: ")
+        assert "That was about a folder of samples, which is gone." in shown
         terminal.say("read reader.py")
         terminal.wait_for("    __return__ = data")
         shown = terminal.at_prompt()

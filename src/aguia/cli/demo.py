@@ -46,7 +46,8 @@ An agent is served at {url}, and this is a client that talks to it over HTTP.
 ≡ shared state   ▸ step   ● tool call   └ its result   ◇ activity   ◆ subagent   = run's result"""
 
 NOW_YOU: Final = """\
-Now you: the same agent, at {url} for {folder}. Try `tree` or `find TODO`.
+That was about a folder of samples, which is gone. Now you: the same agent, at {url},
+about {folder}, where a yes to a change writes to your files. Try `tree` or `count`.
 `help` asks it what it can do, /help lists what this chat can; /quit leaves."""
 
 

@@ -25,7 +25,7 @@ TREE_DEPTH: Final = 2
 """How many folders deep a tree goes."""
 
 USAGE: Final = {
-    "find": "find PATTERN    the lines that contain PATTERN, whatever its case",
+    "find": "find PATTERN    the lines with PATTERN as a word, or else inside of one",
     "read": "read FILE       the text of a file",
     "open": "open FILE       has your application open a file, if it can",
 }

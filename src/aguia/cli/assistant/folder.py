@@ -16,8 +16,9 @@ to do.
 import codecs
 import errno
 import os
+import re
 import stat
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -286,10 +287,12 @@ class Folder:
         *,
         per_file: int | None = None,
         where: Iterable[Entry | None] | None = None,
+        ends: Sequence[str] | None = None,
     ) -> Generator[Hit | None]:
         """Lines that hold all of `words`, whatever their case, in the order of the walk.
 
-        `where` is a walk, by default through everything.
+        `where` is a walk, by default through everything. With `ends` the words have to stand on
+        their own, where else they may be parts of others; one of the `ends` may follow them.
 
         With `per_file` it looks for an answer instead: at most so many lines of a file, a word
         that is part of the file's path need not be in the line as well, and the files with most
@@ -297,6 +300,7 @@ class Folder:
         lines over `MAX_LINE` characters are passed over; `tally` counts.
         """
         folded = [word.casefold() for word in words]
+        alone = {} if ends is None else {word: _alone(word, ends) for word in folded}
         files = self.walk() if where is None else where
         if per_file is not None:
             found: list[tuple[int, Entry]] = []
@@ -315,7 +319,8 @@ class Folder:
             if text is None:
                 continue
             named = _named(entry, folded) if per_file is not None else []
-            hits = _matching(text, [word for word in folded if word not in named], folded)
+            every = [word for word in folded if word not in named]
+            hits = _matching(text, every, folded, alone)
             for count, (number, line) in enumerate(hits, 1):
                 tally.hits += 1
                 tally.files += count == 1
@@ -511,8 +516,26 @@ def _named(entry: Entry, words: Sequence[str]) -> list[str]:
     return [word for word in words if word in path]
 
 
-def _matching(text: str, every: list[str], some: list[str]) -> Iterator[tuple[int, str]]:
-    """The lines, and their numbers, with every word of `every` and at least one of `some`."""
+def _alone(word: str, ends: Sequence[str]) -> re.Pattern[str]:
+    """The word where no letter, figure or hyphen makes it a part of another, save for its end."""
+    before = r"(?<![^\W_])(?<![^\W_]-)" if word[:1].isalnum() else ""
+    after = r"(?![^\W_])(?!-[^\W_])" if word[-1:].isalnum() else ""
+    end = f"(?:{'|'.join(map(re.escape, ends))})?" if ends and after else ""
+    return re.compile(f"{before}{re.escape(word)}{end}{after}")
+
+
+def _matching(
+    text: str, every: list[str], some: list[str], alone: Mapping[str, re.Pattern[str]]
+) -> Iterator[tuple[int, str]]:
+    """The lines, and their numbers, with every word of `every` and at least one of `some`.
+
+    Words that have a pattern in `alone` are held against that.
+    """
+
+    def has(line: str, word: str) -> bool:
+        # The look for the text itself is fast, and does for most lines.
+        return word in line and (word not in alone or alone[word].search(line) is not None)
+
     # One look at the whole text spares the look at each line, for most files.
     whole = text.casefold()
     if not all(word in whole for word in every) or not any(word in whole for word in some):
@@ -520,7 +543,7 @@ def _matching(text: str, every: list[str], some: list[str]) -> Iterator[tuple[in
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) <= MAX_LINE:
             folded = line.casefold()
-            if all(word in folded for word in every) and any(word in folded for word in some):
+            if all(has(folded, word) for word in every) and any(has(folded, word) for word in some):
                 yield number, line
 
 

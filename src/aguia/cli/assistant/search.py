@@ -1,7 +1,7 @@
 """Searching: one subagent for each top folder, several at once, and progress as an activity."""
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import chain
@@ -12,6 +12,7 @@ import msgspec
 from anyio import to_thread
 
 from aguia.cli.assistant.folder import Entry, Hit, Tally, clean
+from aguia.cli.assistant.request import ENDINGS
 from aguia.cli.assistant.turn import Lines, Turn, batches, json_text
 from aguia.cli.words import plural
 from aguia.protocol.patch import JsonPatch
@@ -42,19 +43,20 @@ PROGRESS_SECONDS: Final = 0.25
 
 
 async def find(turn: Turn, pattern: str) -> dict[str, Any]:
-    """Every line that holds the pattern."""
+    """Every line that holds the pattern as a word of its own; without any, as part of one."""
     folders = await to_thread.run_sync(turn.folder.folders)
     own, rest = folders[:MAX_SUBAGENTS], folders[MAX_SUBAGENTS:]
     await turn.think(_intention(clean(pattern), len(own), len(rest)))
     turn.begin(f"find {pattern}", "Search the files", "Sum up")
     async with turn.phase(0):
-        search = await _Search.start(turn, (pattern,), MAX_HITS, [folder.name for folder in own])
-        top = [turn.folder.walk(depth=1), *map(turn.folder.below, rest)]
-        await search.through(turn.run, search.hits(chain.from_iterable(top)))
-        await search.in_parallel(own)
-        found = await search.end()
+        what = f"the word {quoted((clean(pattern),))}"
+        found = await _find(turn, pattern, own, rest, ends=())
+        if not found.lines:
+            await turn.say(f"No line has {what}. I look inside of words.\n")
+            what = quoted((clean(pattern),))
+            found = await _find(turn, pattern, own, rest)
     async with turn.phase(1):
-        await turn.say(_summary(found, (clean(pattern),)))
+        await turn.say(_summary(found, what))
     return {"lines": found.lines, "files": found.files}
 
 
@@ -66,18 +68,36 @@ async def ask(turn: Turn, question: str, words: tuple[str, ...]) -> dict[str, An
     )
     turn.begin(question, "Search the files", "Sum up")
     async with turn.phase(0):
-        found = await _best(turn, words)
+        found = await _best(turn, words, ENDINGS)
         if not found.lines and len(words) > 1:
             words = (max(words, key=len),)
             await turn.say(f"No line has all of them. I try {quoted(words)} alone.\n")
+            found = await _best(turn, words, ENDINGS)
+        if not found.lines:
+            await turn.say(f"No line has the word {quoted(words)}. I look inside of words.\n")
             found = await _best(turn, words)
     async with turn.phase(1):
-        await turn.say(_summary(found, words))
+        await turn.say(_summary(found, quoted(words)))
     return {"lines": found.lines, "files": found.files}
 
 
-async def _best(turn: Turn, words: tuple[str, ...]) -> "_Found":
-    search = await _Search.start(turn, words, ANSWER_HITS, per_file=ANSWER_HITS_PER_FILE)
+async def _find(
+    turn: Turn,
+    pattern: str,
+    own: list[Entry],
+    rest: list[Entry],
+    ends: Sequence[str] | None = None,
+) -> "_Found":
+    names = [folder.name for folder in own]
+    search = await _Search.start(turn, (pattern,), MAX_HITS, names, ends=ends)
+    top = [turn.folder.walk(depth=1), *map(turn.folder.below, rest)]
+    await search.through(turn.run, search.hits(chain.from_iterable(top)))
+    await search.in_parallel(own)
+    return await search.end()
+
+
+async def _best(turn: Turn, words: tuple[str, ...], ends: Sequence[str] | None = None) -> "_Found":
+    search = await _Search.start(turn, words, ANSWER_HITS, per_file=ANSWER_HITS_PER_FILE, ends=ends)
     await search.through(turn.run, search.hits(None))
     return await search.end()
 
@@ -105,6 +125,7 @@ class _Search:
         words: tuple[str, ...],
         most: int,
         per_file: int | None,
+        ends: Sequence[str] | None,
         call: ToolCallStream,
         progress: "_Progress",
     ) -> None:
@@ -112,6 +133,7 @@ class _Search:
         self._words = words
         self._most = most
         self._per_file = per_file
+        self._ends = ends
         self._call = call
         self._progress = progress
         self._tallies: list[Tally] = []
@@ -128,21 +150,21 @@ class _Search:
         folders: Iterable[str] = (),
         *,
         per_file: int | None = None,
+        ends: Sequence[str] | None = None,
     ) -> "_Search":
         """Makes the call, and begins to tell of the progress, in these folders apart."""
         limits = {} if per_file is None else {"per_file": per_file}
         call = await turn.make_call("search", {"words": words, **limits})
         progress = await _Progress.start(turn.run, folders)
-        return cls(turn, words, most, per_file, call, progress)
+        return cls(turn, words, most, per_file, ends, call, progress)
 
     def hits(self, where: Iterable[Entry | None] | None) -> tuple[Tally, Generator[Hit | None]]:
         """The work of looking through these entries (None: all), and what counts it."""
         tally = Tally()
         self._tallies.append(tally)
-        search = self._turn.folder.search
-        if where is None:
-            return tally, search(self._words, tally, per_file=self._per_file)
-        return tally, search(self._words, tally, per_file=self._per_file, where=where)
+        return tally, self._turn.folder.search(
+            self._words, tally, per_file=self._per_file, where=where, ends=self._ends
+        )
 
     async def through(
         self, speaker: Speaker, work: tuple[Tally, Generator[Hit | None]], folder: str | None = None
@@ -276,11 +298,11 @@ def quoted(words: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _summary(found: _Found, words: tuple[str, ...]) -> str:
+def _summary(found: _Found, what: str) -> str:
     """A search in a sentence or two."""
     searched = f"{plural(found.searched, 'file')} searched"
     if not found.lines:
-        return f"No line has {quoted(words)}: {searched}.\n"
+        return f"No line has {what}: {searched}.\n"
     where = f"{plural(found.lines, 'line')} in {plural(found.files, 'file')}"
     rest = "" if found.complete else f" There may be more: I stop after {found.lines} lines."
-    return f"{where} with {quoted(words)}, {searched}.{rest}\n"
+    return f"{where} with {what}, {searched}.{rest}\n"
