@@ -6,6 +6,7 @@ is for `benchmarks/`.
 
 import asyncio
 import gc
+import logging
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +18,13 @@ import pytest
 
 from aguia import UNSET, Consumer, Message, RunAgentInput, TextMessageContentEvent, UserMessage
 from aguia.client.thread import Request, Thread
+from aguia.codec.json import encode
 from aguia.codec.sse import encode_event
 from aguia.conversation.patch import PatchTarget
 from aguia.producer import Producer
 from aguia.protocol.events import TextMessageStartEvent
 from aguia.server import AgentApp, Run
+from aguia.server.intake import read_input
 
 DELTAS: Final = 200
 INPUT: Final = RunAgentInput(thread_id="t", run_id="r", messages=[], protocol_version="1.0")
@@ -194,6 +197,35 @@ def test_no_shape_of_stream_costs_more_than_its_length(
 
     read(10)  # what is made once
     assert read(800) <= 2.2 * read(400)
+
+
+@pytest.mark.parametrize("where", ["run input", "snapshot"])
+def test_no_message_costs_more_than_its_length(
+    where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even one of many parts of a retired kind, any of which others might repeat."""
+    caplog.set_level(logging.CRITICAL)
+
+    def read(count: int) -> int:
+        kind = {"type": "binary", "mimeType": "image/png"}
+        parts = [
+            part
+            for number in range(count)
+            for part in (
+                {**kind, "data": f"A{number}"},
+                {"type": "image", "source": {"type": "url", "value": f"https://x/{number}"}},
+            )
+        ]
+        message = {"id": "m", "role": "user", "content": parts}
+        if where == "run input":
+            body = encode({"threadId": "t", "runId": "r", "messages": [message]})
+            return steps(lambda: read_input(body))
+        event = encode_event({"type": "MESSAGES_SNAPSHOT", "messages": [message]})
+        consumer = Consumer(INPUT)
+        return steps(lambda: drain(consumer.receive(START + event)))
+
+    read(10)
+    assert read(400) <= 2.2 * read(200)
 
 
 def test_metadata_that_nobody_has_seen_is_added_to() -> None:

@@ -235,12 +235,15 @@ def upgrade_message(message: Any, path: str, note: Note) -> Any:
         return message
     parts = message["content"]
     result: list[Any] = []
+    modern: set[tuple[str, ...]] | None = None
     for index, part in enumerate(parts):
         place = f"{path}/content/{index}"
         if not isinstance(part, dict):
             result.append(part)
         elif part.get("type") == "binary":
-            result += _media_parts(part, parts, place, note)
+            if modern is None:
+                modern = {key for each in parts for key in _keys_of(each)}
+            result += _media_parts(part, modern, place, note)
         elif part.get("type") in _MEDIA:
             result.append(_without_nulls(part, ("metadata",), place, note))
         else:
@@ -252,8 +255,11 @@ def upgrade_message(message: Any, path: str, note: Note) -> Any:
     return {**message, "content": result}
 
 
-def _media_parts(part: Raw, parts: list[Any], path: str, note: Note) -> list[Raw]:
-    """The media part that a binary part stands for; none where one beside it says the same."""
+def _media_parts(part: Raw, modern: set[tuple[str, ...]], path: str, note: Note) -> list[Raw]:
+    """The media part that a binary part stands for; none where one beside it says the same.
+
+    `modern` holds the keys of those beside it.
+    """
     mime_type = part.get("mimeType")
     if not isinstance(mime_type, str):
         return [part]
@@ -279,7 +285,7 @@ def _media_parts(part: Raw, parts: list[Any], path: str, note: Note) -> list[Raw
     name = part.get("filename")
     if name:
         media["metadata"] = {"filename": name}
-    if any(_says_the_same(other, media) for other in parts):
+    if any(key in modern for key in _keys_of(media)[-1:]):
         note(f"dropped a retired binary part that a part of the type {media['type']} repeats", path)
         return []
     note(f"translated the retired binary part to a part of the type {media['type']}", path)
@@ -292,20 +298,21 @@ def _media_parts(part: Raw, parts: list[Any], path: str, note: Note) -> list[Raw
     return [media]
 
 
-def _says_the_same(part: Any, media: Raw) -> bool:
-    """Whether a modern part already holds what a translated one would."""
-    if not isinstance(part, dict) or part.get("type") != media["type"]:
-        return False
-    source = part.get("source")
-    if not isinstance(source, dict) or any(
-        source.get(member) != value for member, value in media["source"].items()
-    ):
-        return False
-    wanted = media.get("metadata")
-    return wanted is None or (
-        isinstance(part.get("metadata"), dict)
-        and part["metadata"].get("filename") == wanted["filename"]
-    )
+def _keys_of(part: Any) -> list[tuple[str, ...]]:
+    """What a modern media part holds, without the name of its file and with it, if it has one.
+
+    Empty for what is no such part, so that nothing is taken for its repetition.
+    """
+    if not isinstance(part, dict) or part.get("type") not in _MEDIA:
+        return []
+    source, metadata = part.get("source"), part.get("metadata")
+    if not isinstance(source, dict):
+        return []
+    key = (part["type"], *(source.get(member) for member in ("type", "value", "mimeType")))
+    if not all(isinstance(each, str) for each in key):
+        return []
+    name = metadata.get("filename") if isinstance(metadata, dict) else None
+    return [key, (*key, name)] if isinstance(name, str) else [key]
 
 
 def _without_nulls(value: Any, members: tuple[str, ...], path: str, note: Note) -> Any:
