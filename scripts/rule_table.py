@@ -185,7 +185,7 @@ _STAGES = {
     "conversation/": "conversation",
     "consumer": "reading",
     "producer": "writing",
-    "interop/": "tool arguments",
+    "interop/": "tool functions",
     "server/": "server",
     "client/": "client",
     "testing/": "checks",

@@ -545,8 +545,6 @@ class ReasoningStream(ReasoningMessageStream):
 class Step(_Item):
     """A phase of the run that is under way."""
 
-    _written = "run.step(…)", "RUN-14"
-
     def __init__(
         self, run: "Run", owner: str | UnsetType, name: str, metadata: Metadata | UnsetType
     ) -> None:
