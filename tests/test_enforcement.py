@@ -1,6 +1,9 @@
 """Enforcement: what is unrecognised goes with a warning, what is malformed is fatal."""
 
+import copy
+import inspect
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -8,14 +11,19 @@ from hypothesis import given, settings
 
 from aguia import (
     AgentCapabilities,
+    AssistantMessage,
     Event,
+    FunctionCall,
     InvalidInput,
     MalformedEvent,
     Message,
+    MessagesSnapshotEvent,
     ProtocolWarning,
+    ReasoningMessageStartEvent,
     RunAgentInput,
     RunFinishedEvent,
     TextMessageStartEvent,
+    ToolCall,
     ToolCallResultEvent,
     UserMessage,
 )
@@ -450,6 +458,46 @@ def test_malformed_values_are_fatal_and_say_where(raw: Any, path: str, said: str
     assert said in message_
     with pytest.raises(STRICT_FAILURES):
         decode_event(json.dumps(raw).encode())
+
+
+MADE = ToolCall(id="c", function=FunctionCall(name="f", arguments="{}"))
+
+
+@pytest.mark.parametrize(
+    ("value", "member", "path"),
+    [
+        (
+            MessagesSnapshotEvent(messages=[AssistantMessage(id="m", tool_calls=[MADE])]),
+            ("type", "function"),
+            "/messages/0/toolCalls/0/type",
+        ),
+        (ReasoningMessageStartEvent(message_id="m"), ("role", "reasoning"), "/role"),
+    ],
+    ids=["the type of a call", "the role of a reasoning message"],
+)
+def test_a_constant_need_not_be_given_but_is_sent_and_demanded(
+    value: Event, member: tuple[str, str], path: str
+) -> None:
+    """PROC-5: a program leaves out the member; on the wire, one that lacks is malformed."""
+    frame = encode(value)
+    assert decode_event(frame) == value
+    text = '"{}":"{}",'.format(*member)
+    plain = frame.decode()[:-1] + ","  # wherever the member stands, a comma is behind it
+    assert plain.count(text) == 1
+    for changed in ("", f'"{member[0]}":"other",', f'"{member[0]}":null,'):
+        raw = plain.replace(text, changed)[:-1] + "}"
+        with pytest.raises(STRICT_FAILURES):
+            decode_event(raw.encode())
+        assert malformed(json.loads(raw))[0] == path
+
+
+def test_a_constant_shows_as_a_default() -> None:
+    assert inspect.signature(ToolCall).parameters["type"].default == "function"
+    assert inspect.signature(ToolCall).parameters["id"].default is inspect.Parameter.empty
+    with pytest.raises(TypeError, match="Missing required argument 'id'"):
+        ToolCall(function=MADE.function)  # type: ignore[call-arg]
+    assert ToolCall(id="c", type="function", function=MADE.function) == MADE
+    assert pickle.loads(pickle.dumps(MADE)) == copy.copy(MADE) == MADE
 
 
 def test_the_first_flaw_is_told_and_what_went_before_is_warned_of() -> None:

@@ -4,14 +4,16 @@ Everything in this room is structure. What a value means, and in which order eve
 come, is the business of `aguia.pipeline` and `aguia.conversation`.
 """
 
-from typing import Annotated, Any, Final, TypeAlias
+from inspect import Signature
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, StructMeta, UnsetType
 
 __all__ = [
     "MAX_SAFE_INTEGER",
     "PROTOCOL_VERSION",
     "UNSET",
+    "Constants",
     "Count",
     "JsonValue",
     "Metadata",
@@ -56,3 +58,31 @@ class WireStruct(
     makes a changed copy. An optional field without a value is `UNSET`, never `None`, and is
     left out when encoded (EVT-4). Attributes are snake_case, the wire is camelCase.
     """
+
+
+class Constants(StructMeta):
+    """Metaclass of an object with a required member that can have one value only.
+
+    A program need not give that member, which `_constants` has: it is filled in. What is decoded
+    must hold it, as the schema says, since a decoder does not come by here. A default would make
+    it optional there too, and so would a tag outside of a union.
+    """
+
+    _constants: ClassVar[dict[str, str]]
+
+    # Type checkers see a member with a default instead, and check the other arguments as ever.
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+            return super().__call__(*args, **{**cls._constants, **kwargs})
+
+        @property
+        def __signature__(cls) -> Signature:
+            given = super().__signature__
+            constants = cls._constants
+            return given.replace(
+                parameters=[
+                    parameter.replace(default=constants.get(name, parameter.default))
+                    for name, parameter in given.parameters.items()
+                ]
+            )

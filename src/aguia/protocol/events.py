@@ -4,12 +4,13 @@
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from msgspec import Meta
 
 from aguia.protocol.common import (
     UNSET,
+    Constants,
     JsonValue,
     Metadata,
     SubagentRunId,
@@ -351,13 +352,23 @@ class ReasoningStartEvent(
 
 
 class ReasoningMessageStartEvent(
-    AttributableEvent, tag_field="type", tag="REASONING_MESSAGE_START", frozen=True, kw_only=True
+    AttributableEvent,
+    tag_field="type",
+    tag="REASONING_MESSAGE_START",
+    frozen=True,
+    kw_only=True,
+    metaclass=Constants,
 ):
     """Opens a reasoning message; its role is fixed (REAS-3)."""
 
+    _constants: ClassVar[dict[str, str]] = {"role": "reasoning"}
+
     type: ClassVar[Literal["REASONING_MESSAGE_START"]] = "REASONING_MESSAGE_START"
     message_id: str
-    role: Literal["reasoning"]
+    if TYPE_CHECKING:
+        role: Literal["reasoning"] = "reasoning"
+    else:
+        role: Literal["reasoning"]
 
 
 class ReasoningMessageContentEvent(

@@ -1,9 +1,16 @@
 """The seven messages of a conversation, discriminated by their role."""
 
 from enum import StrEnum
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from aguia.protocol.common import UNSET, Metadata, SubagentRunId, UnsetType, WireStruct
+from aguia.protocol.common import (
+    UNSET,
+    Constants,
+    Metadata,
+    SubagentRunId,
+    UnsetType,
+    WireStruct,
+)
 from aguia.protocol.content import ContentPart
 
 __all__ = [
@@ -62,11 +69,16 @@ class FunctionCall(WireStruct, frozen=True, kw_only=True):
     arguments: str
 
 
-class ToolCall(WireStruct, frozen=True, kw_only=True):
+class ToolCall(WireStruct, frozen=True, kw_only=True, metaclass=Constants):
     """One call of a tool, held by the assistant message that made it."""
 
+    _constants: ClassVar[dict[str, str]] = {"type": "function"}
+
     id: str
-    type: Literal["function"]
+    if TYPE_CHECKING:
+        type: Literal["function"] = "function"
+    else:
+        type: Literal["function"]
     function: FunctionCall
     encrypted_value: str | UnsetType = UNSET
     metadata: Metadata | UnsetType = UNSET
