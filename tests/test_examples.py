@@ -551,7 +551,7 @@ async def test_the_model_talks(talk: Talks) -> None:
     }
     [request] = hello.model.requests
     assert request["model"] == "test-model"
-    assert "tools" not in request
+    assert offered(request) == ["now"]
     instructions, said = request["messages"]
     assert instructions["role"] == "system"
     assert instructions["content"].endswith("\n\nThe user's town: Faro")
@@ -586,6 +586,11 @@ def begun(index: int, id: str | None, name: str = "weather", arguments: str = ""
     }
 
 
+def offered(request: dict[str, Any]) -> list[str]:
+    """The names of the tools that the model may call."""
+    return [tool["function"]["name"] for tool in request["tools"]]
+
+
 def more(index: int, arguments: str) -> dict[str, Any]:
     return {"index": index, "function": {"arguments": arguments}}
 
@@ -612,7 +617,8 @@ async def test_the_model_calls_the_applications_tools(talk: Talks) -> None:
         '"Braga","days":2}',
     ]
     first, second = forecast.model.requests
-    [tool] = first["tools"]
+    assert offered(first) == ["now", "weather"]
+    tool = first["tools"][1]
     assert tool["type"] == "function"
     assert tool["function"]["name"] == "weather"
     assert tool["function"]["description"].startswith("The weather in a city.")
@@ -666,6 +672,122 @@ async def test_models_that_number_their_calls_in_their_own_way(
     assert len(set(ids)) == 4
 
 
+# Its own tools
+
+
+def results(messages: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """What the model was told of its calls, by their ids."""
+    return {
+        message["tool_call_id"]: message["content"]
+        for message in messages
+        if message["role"] == "tool"
+    }
+
+
+async def test_the_model_calls_tools_of_the_agent(talk: Talks) -> None:
+    """In one run, in several rounds, with the results in the stream and in the next run."""
+    clock = talk()
+    events = await clock(
+        calls(
+            begun(0, "call_a", "now", '{"utc_'),
+            more(0, 'offset":-2}'),
+            begun(1, "call_b", "now"),
+            text=["Let me ", "see."],
+        ),
+        calls(begun(0, "call_a", "now", '{"utc_offset":5.5}')),  # an id that has been used
+        says("It is late."),
+    )
+    assert types(events).count("RUN_STARTED") == 1
+    first, _, last = clock.model.requests
+    own = first["tools"][0]["function"]
+    assert own["description"] == "The date and the time."
+    assert own["parameters"]["properties"]["utc_offset"]["default"] == 0
+    said = results(last["messages"])
+    west, here, east = said.values()
+    assert (west[-6:], here[-6:], east[-6:]) == ("-02:00", "+00:00", "+05:30")
+    assert [message["role"] for message in clock.sent] == [
+        *["user", "assistant", "tool", "tool", "assistant", "tool"]
+    ]
+    assert clock.sent[1]["content"] == "Let me see."
+    assert [call["function"]["arguments"] for call in clock.sent[1]["tool_calls"]] == [
+        '{"utc_offset":-2}',
+        "{}",
+    ]
+    streamed = {
+        message.tool_call_id: message.content
+        for message in clock.agent.messages
+        if isinstance(message, ToolMessage)
+    }
+    assert streamed == said
+    assert clock.agent.pending_tool_calls == []
+    assert clock.agent.messages[-1].content == "It is late."
+    [usage] = clock.agent.usage
+    assert usage.input_tokens == 3 * 20
+    before = clock.sent
+    await clock(says("Good night."), said="Good night.")
+    assert clock.sent == [
+        *before,
+        {"role": "assistant", "content": "It is late."},
+        {"role": "user", "content": "Good night."},
+    ]
+
+
+async def test_it_calls_tools_of_both(talk: Talks) -> None:
+    """FRONT-1, FRONT-2: the agent's own is carried out, and the application's ends the run."""
+    both = talk(tools=[Tool(name="weather", description="The weather.")])
+    events = await both(
+        calls(begun(0, "call_w", arguments='{"city":"Faro"}'), begun(1, "call_n", "now"))
+    )
+    assert types(events).count("TOOL_CALL_RESULT") == 1
+    assert [pending.id for pending in both.agent.pending_tool_calls] == ["call_w"]
+    both.agent.messages.append(ToolMessage(id="m", tool_call_id="call_w", content="Sun."))
+    await both(says("It is sunny and late."), said=None)
+    said = results(both.sent)
+    assert list(said) == ["call_w", "call_n"]
+    assert said["call_w"] == "Sun."
+    assert said["call_n"].endswith("+00:00")
+
+
+async def test_what_goes_wrong_with_its_own_tools_is_told_to_the_model(talk: Talks) -> None:
+    """In words that say nothing of what is inside."""
+    clock = talk()
+    await clock(
+        calls(
+            begun(0, "call_a", "now", '{"utc_offset":30}'),
+            begun(1, "call_b", "now", '{"utc_offset":"noon"}'),
+            begun(2, "call_c", "now", "[]"),
+            begun(3, "call_d", "later", "{}"),
+        ),
+        says("I can't tell."),
+    )
+    said = results(clock.sent)
+    assert said["call_a"] == "The tool failed."
+    assert said["call_b"].startswith("The arguments don't fit: at '/utc_offset': ")
+    assert said["call_c"].startswith("The arguments don't fit: ")
+    assert said["call_d"] == "There is no tool of this name."
+    assert "the tool now failed\n" in clock.server.log
+    assert "ValueError: offset must be a timedelta strictly between" in clock.server.log
+    assert clock.agent.error is None
+
+
+async def test_the_applications_tool_stands_in_for_one_of_the_agents(talk: Talks) -> None:
+    """FRONT-1: where both have one of a name, the agent answers no call of it."""
+    clock = talk(tools=[Tool(name="now", description="The user's own clock.")])
+    await clock(calls(begun(0, "call_n", "now")))
+    [request] = clock.model.requests
+    [tool] = request["tools"]
+    assert tool["function"]["description"] == "The user's own clock."
+    assert [pending.id for pending in clock.agent.pending_tool_calls] == ["call_n"]
+
+
+async def test_a_model_that_never_has_enough(talk: Talks) -> None:
+    clock = talk()
+    await clock(*(calls(begun(0, f"call_{n}", "now")) for n in range(10)))
+    assert clock.agent.error is not None
+    assert clock.agent.error.code == "too-many-rounds"
+    assert clock.agent.pending_tool_calls == []
+
+
 def tool_of(function: Callable[..., Any]) -> Any:
     from aguia.client import tool
 
@@ -675,7 +797,7 @@ def tool_of(function: Callable[..., Any]) -> Any:
 async def test_a_tool_without_parameters_and_a_call_without_arguments(talk: Talks) -> None:
     clock = talk(tools=[Tool(name="clock", description="The time.")])
     await clock(calls(begun(0, "call_c", name="clock")))
-    [tool] = clock.model.requests[-1]["tools"]
+    tool = clock.model.requests[-1]["tools"][1]
     assert tool["function"] == {"name": "clock", "description": "The time."}
     assert [pending.id for pending in clock.agent.pending_tool_calls] == ["call_c"]
     clock.agent.messages.append(ToolMessage(id="m", tool_call_id="call_c", content="noon"))
@@ -714,7 +836,7 @@ async def test_a_long_conversation(talk: Talks) -> None:
 
     def made(*ids: str) -> list[ToolCall]:
         function = FunctionCall(name="weather", arguments='{"city":"Faro"}')
-        return [ToolCall(id=id_, type="function", function=function) for id_ in ids]
+        return [ToolCall(id=id_, function=function) for id_ in ids]
 
     history = [
         SystemMessage(id="1", content="Be brief."),
