@@ -927,3 +927,40 @@ async def test_what_no_run_can_call_is_refused_at_once(agent: Any) -> None:
             made(agent)
     app = AgentApp(functools.partial(asgi, receive=None, send=None))
     assert app.running == 0
+
+
+async def test_a_refusal_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """HTTP-4: status, reason, rule and place, and nothing of what was sent."""
+
+    def authenticate(request: Request) -> str:
+        if request.headers.get("authorization") == "Bearer secret":
+            raise HTTPException(403, "not for you")
+        return "ana"
+
+    app = AgentApp(hello, authenticate=authenticate, max_body_bytes=100, path="/agent")
+    wrong = "must be a string (at '/runId') [PROC-3]"
+    requests: list[tuple[dict[str, Any], int, str]] = [
+        ({"method": "GET"}, 405, "a run is started by POST"),
+        ({"path": "/secret"}, 404, "the agent is at /agent"),
+        ({"headers": {"authorization": "Bearer secret"}}, 403, "not for you"),
+        ({"headers": {"content-type": "x/secret"}}, 415, "the run input is sent as"),
+        ({"body": b"secret" * 50}, 413, "the run input is larger than 100 bytes"),
+        ({"body": b'{"secret'}, 400, "the body is not JSON: Unterminated string"),
+        ({"body": b'{"threadId":"t","runId":1}'}, 400, wrong),
+        ({"body": b'{"threadId":"secret","runId":["x"]}'}, 400, "must be a string, not an array"),
+        ({"body": b'{"threadId":"t","runId":"r","messages":"secret"}'}, 400, "must be an array"),
+    ]
+    for request, status, said in requests:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "aguia.server"):
+            connection = await call(app, **{"path": "/agent", **request})
+        assert connection.status == status
+        [record] = caplog.records
+        assert (record.name, record.levelname) == ("aguia.server", "INFO")
+        assert f"refused a request with {status}: {said}" in record.getMessage()
+        assert "secret" not in caplog.text
+        assert vars(record)["status"] == status
+        assert vars(record).get("rule") == connection.error.get("rule")
+    with caplog.at_level(logging.INFO, "aguia.server"):
+        await call(Agents(a=hello), path="/b")
+    assert "refused a request with 404: the agents are at /a" in caplog.text

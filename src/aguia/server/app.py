@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from aguia.codec.json import encode
 from aguia.codec.negotiation import media_type_of
 from aguia.protocol.capabilities import AgentCapabilities
-from aguia.protocol.errors import InvalidInput
+from aguia.protocol.errors import InvalidInput, printable
 from aguia.protocol.events import RunErrorEvent
 from aguia.server.execution import Agent, Execution, check_agent
 from aguia.server.intake import declaration, read_input
@@ -43,6 +43,12 @@ With little to do they pass in microseconds. In a busy server they are when the 
 their turn, and this one's agent too, so that what it says meanwhile leaves in one write: writing
 to sockets is most of what serving costs.
 """
+
+_SHOWN: Final = 200
+"""Characters of a refusal's reason, and of its place, that are logged."""
+
+_QUOTED: Final = re.compile(r"(, near |, not the (string|number) ).*", re.DOTALL)
+"""What a run input holds is quoted to its sender, and not to the log."""
 
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://([a-z0-9._~-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
 _USUAL_PORT: Final = re.compile(r"http://.*:80|https://.*:443")
@@ -239,6 +245,7 @@ class AgentApp:
                     headers={"Retry-After": "1"},
                 )
         except _Refused as refusal:
+            refusal.log()
             await refusal.response(scope, receive, send)
             return
         except ClientDisconnect:
@@ -430,6 +437,7 @@ class Agents:
         if app is None:
             names = ", ".join(f"/{name}" for name in self.apps)
             refusal = _Refused(404, f"the agents are at {names}")
+            refusal.log()
             await refusal.response(scope, receive, send)
             return
         await app(scope, receive, send)
@@ -518,6 +526,9 @@ class _Refused(Exception):
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
+        self._status = status
+        self._rule = rule
+        self._path = path
         error: dict[str, Any] = {"message": message}
         if rule is not None:
             error["rule"] = rule
@@ -527,3 +538,25 @@ class _Refused(Exception):
         self.response: Response = Response(
             content, status, headers, media_type=JSONResponse.media_type
         )
+
+    def log(self) -> None:
+        """Tell the log, which has no run to tell of; what was sent stays out of it."""
+        place = f" (at '{_cut(self._path)}')" if self._path else ""
+        rule = "" if self._rule is None else f" [{self._rule}]"
+        extra: dict[str, Any] = {"status": self._status}
+        if self._rule is not None:
+            extra["rule"] = self._rule
+        if self._path is not None:
+            extra["path"] = printable(_cut(self._path))
+        _logger.info(
+            "refused a request with %d: %s%s%s",
+            self._status,
+            printable(_cut(_QUOTED.sub("", str(self)))),
+            printable(place),
+            rule,
+            extra=extra,
+        )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
