@@ -130,25 +130,73 @@ async def test_a_deadline_cancels_the_run() -> None:
     assert time.monotonic() - began < 5
 
 
-async def test_a_limit_of_steps_cancels_the_run() -> None:
-    """RUN-10: steps of blocks and steps of events."""
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_limit_of_steps_cancels_the_run(waits: bool) -> None:
+    """RUN-10: steps of blocks and steps of events; one more than the limit is never sent."""
+
+    async def wait() -> None:
+        if waits:
+            await asyncio.sleep(0.01)
 
     async def blocks(run: Run) -> None:
         for index in range(10):
             async with run.step(f"s{index}"):
-                await asyncio.sleep(0.01)
+                await wait()
+
+    async def typed(run: Run) -> None:
+        for index in range(10):
+            await run.emit(StepStartedEvent(step_name=f"s{index}"))
+            await wait()
+            await run.emit(event("STEP_FINISHED", stepName=f"s{index}"))
 
     async def events(run: Run) -> AsyncIterator[Any]:
         for index in range(10):
             yield event("STEP_STARTED", stepName=f"s{index}")
             yield event("STEP_FINISHED", stepName=f"s{index}")
-            await asyncio.sleep(0.01)
+            await wait()
 
-    for agent in (blocks, events):
-        recorded = await record(agent, max_steps=3)
+    def plain_events(run: Run) -> Iterator[Any]:
+        for index in range(10):
+            yield official.StepStartedEvent(step_name=f"s{index}")
+            yield official.StepFinishedEvent(step_name=f"s{index}")
+
+    async def tasks(run: Run) -> None:
+        async with asyncio.TaskGroup() as group:
+            for index in range(10):
+                group.create_task(task(run, index))
+
+    async def task(run: Run, index: int) -> None:
+        async with run.step(f"s{index}"):
+            await wait()
+
+    for agent in (blocks, typed, events, plain_events, tasks):
+        async with no_task_left():
+            recorded = await record(agent, max_steps=3)
         assert recorded.outcome == "cancelled"
-        assert recorded.types.count("STEP_STARTED") == 4
+        assert recorded.types.count("STEP_STARTED") == 3
+        assert recorded.types.count("STEP_FINISHED") == 3
         assert (await record(agent, max_steps=10)).outcome == "success"
+
+
+async def test_an_agent_that_ignores_the_limit_of_steps_opens_no_more() -> None:
+    """RUN-10: what it does besides goes on, until it is cut off."""
+    refused = 0
+
+    async def agent(run: Run) -> None:
+        nonlocal refused
+        for index in range(10):
+            try:
+                async with run.step(f"s{index}"):
+                    pass
+            except asyncio.CancelledError:
+                refused += 1
+        await run.say("Bye.")
+
+    recorded = await record(agent, max_steps=3)
+    assert refused == 7
+    assert recorded.outcome == "cancelled"
+    assert recorded.types.count("STEP_STARTED") == 3
+    assert "TEXT_MESSAGE_START" in recorded.types
 
 
 async def test_an_agent_that_ignores_its_cancellation_is_cut_off() -> None:

@@ -78,7 +78,8 @@ class Execution:
         principal: passed on as `Run.principal`.
         capacity: how many events may wait for the reader before the agent has to.
         deadline: seconds after which the run is cancelled, or None.
-        max_steps: how many steps the run may open before it is cancelled, or None.
+        max_steps: how many steps the run may open, or None; it is cancelled where it would open
+            one more, which is not sent.
         grace: seconds that the agent has to stop in when it is cancelled.
         expose_errors: whether the client is told an exception's type and words.
         flatten_for_old_clients: see `Producer`.
@@ -145,7 +146,10 @@ class Execution:
                 await self._stop(task)
                 self._end(None, cancelled=True)
             elif task.cancelled():
-                self._end(self._failure(None, "cancelled its own task"))
+                if self._cancel_asked.is_set():
+                    self._end(None, cancelled=True)
+                else:
+                    self._end(self._failure(None, "cancelled its own task"))
             elif task.exception() is None:
                 failure = task.result()
                 # One that asked for its cancellation and returned has not completed.
@@ -169,7 +173,7 @@ class Execution:
             result = await self._answer()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if self._cancel_asked.is_set() or (task is not None and task.cancelling()):
                 raise
             return self._failure(error, "raised CancelledError and nobody had cancelled it")
         except ProtocolViolation as error:

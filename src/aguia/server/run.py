@@ -4,6 +4,7 @@ Nothing here knows a socket: what is said goes into a bounded stream, and whoeve
 none of the run's business (design decision 9).
 """
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -503,10 +504,15 @@ class Run(Speaker):
         """
         if not isinstance(event, msgspec.Struct | dict):
             event = plain_event(event)
+        kind = event.get("type") if isinstance(event, dict) else getattr(event, "type", None)
+        if kind == StepStartedEvent.type:
+            self._refuse_step_too_many()
         await self._push(self._producer.emit_foreign(event))
 
     async def send(self, event: Event) -> None:
         """An event that this package has built, so that its structure is right."""
+        if isinstance(event, StepStartedEvent):
+            self._refuse_step_too_many()
         await self._push(self._producer.emit(event))
 
     def is_open(self, item: OpenItem) -> bool:
@@ -525,12 +531,20 @@ class Run(Speaker):
         """Close what an invocation has left open, the last opened first."""
         self._stream.push(self._producer.close_owned_by(subagent_run_id))
 
+    def _refuse_step_too_many(self) -> None:
+        """Cancel the run where a step begins that it may not have, before that is sent.
+
+        Raised here, since an agent that never waits would send all its steps before the
+        cancellation reached it.
+        """
+        if self._steps_left == 0 and not self._producer.ended:
+            self.cancel()
+            raise asyncio.CancelledError("the run has opened as many steps as it may (max_steps)")
+
     async def _push(self, events: list[Event]) -> None:
         self._stream.push(events)
         if self._steps_left is not None:
             self._steps_left -= sum(isinstance(event, StepStartedEvent) for event in events)
-            if self._steps_left < 0:
-                self.cancel()
         if self._stream.holds_up:
             await self._stream.drained()
 
