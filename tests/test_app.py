@@ -828,6 +828,13 @@ async def test_a_request_that_the_server_cuts_still_ends_in_order() -> None:
         {"max_runs": 0},
         {"deadline": -1},
         {"body_timeout": 0},
+        {"keep_alive": 0},
+        {"keep_alive": -1.0},
+        {"keep_alive": float("nan")},
+        {"grace": -1},
+        {"max_steps": -1},
+        {"capacity": -1},
+        {"max_body_bytes": 0},
         {"on_disconnect": "stop"},
         {"capabilities": {"nope": 1}},
         {"allow_origins": [None]},
@@ -839,6 +846,33 @@ def test_settings_that_cannot_be_right_are_refused_at_once(settings: dict[str, A
 
     with pytest.raises((TypeError, ValueError)):
         AgentApp(agent, **settings)
+    if settings.keys() <= {"capacity", "deadline", "grace", "max_steps"}:
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            InProcess(agent, **settings)
+
+
+async def test_settings_at_their_limit_are_kept_to() -> None:
+    async def agent(run: Run) -> None:
+        await run.say("Hello.")
+        async with run.step("s"):
+            await asyncio.sleep(60)
+
+    app = AgentApp(agent, grace=0, capacity=0, max_steps=0)
+    async with no_task_left():
+        connection = await call(app, body=input_body())
+    assert cancelled(connection)
+    assert "STEP_STARTED" not in connection.types
+
+
+async def test_without_keep_alive_silence_stays_silent() -> None:
+    async def agent(run: Run) -> None:
+        await asyncio.sleep(0.1)
+
+    chatty = await call(AgentApp(agent, keep_alive=0.01))
+    silent = await call(AgentApp(agent, keep_alive=None))
+    assert b": keep-alive" in chatty.answer
+    assert b"keep-alive" not in silent.answer
+    assert silent.types == ["RUN_STARTED", "RUN_FINISHED"]
 
 
 @pytest.mark.parametrize(

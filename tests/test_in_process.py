@@ -241,7 +241,7 @@ async def test_capabilities_are_those_given() -> None:
 def test_settings_that_cannot_be_right_are_refused_at_once() -> None:
     with pytest.raises(TypeError, match="a function that takes a Run, not str"):
         InProcess("agent")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="above 0, not 0"):
+    with pytest.raises(ValueError, match="above 0, or None, not 0"):
         InProcess(hello, deadline=0)
     with pytest.raises(ValueError, match="not as the schema has them"):
         InProcess(hello, capabilities={"tools": 7})

@@ -23,7 +23,7 @@ from aguia.codec.negotiation import media_type_of
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import InvalidInput, printable
 from aguia.protocol.events import RunErrorEvent
-from aguia.server.execution import Agent, Execution, check_agent
+from aguia.server.execution import Agent, Execution, check_agent, check_limits
 from aguia.server.intake import declaration, read_input
 from aguia.server.writers import Writer, writer_for
 
@@ -74,7 +74,8 @@ class AgentApp:
         deadline, max_steps, grace, expose_errors: see `Execution`.
         flatten_for_old_clients: whether clients from before versions existed get tool results
             as text, no list of pending calls, and no empty deltas; see `Producer`.
-        keep_alive: seconds of silence after which a comment keeps the connection open.
+        keep_alive: seconds of silence after which a comment keeps the connection open, or None
+            for no comments.
         capacity: how many events may wait for a slow client before its agent has to.
         max_body_bytes: the largest run input that is read.
         body_timeout: seconds in which a run input has to arrive, or None to wait for ever.
@@ -103,14 +104,15 @@ class AgentApp:
         grace: float = 5.0,
         expose_errors: bool = False,
         flatten_for_old_clients: bool = True,
-        keep_alive: float = 15.0,
+        keep_alive: float | None = 15.0,
         capacity: int = 256,
         max_body_bytes: int = MAX_BODY,
         body_timeout: float | None = 60.0,
         allow_origins: str | Iterable[str] = (),
     ) -> None:
-        _check_settings(agent, path, authenticate, max_runs, on_disconnect)
-        _check_seconds(deadline=deadline, body_timeout=body_timeout)
+        _check_settings(agent, path, authenticate, max_runs, on_disconnect, max_body_bytes)
+        _check_seconds(body_timeout=body_timeout, keep_alive=keep_alive)
+        check_limits(capacity=capacity, deadline=deadline, max_steps=max_steps, grace=grace)
         self._agent = agent
         self._path = path
         self._capabilities = None if capabilities is None else declaration(capabilities)
@@ -481,6 +483,7 @@ def _check_settings(
     authenticate: Any,
     max_runs: int | None,
     on_disconnect: str,
+    max_body_bytes: int,
 ) -> None:
     """Raise for settings with which every request would fail."""
     check_agent(agent)
@@ -492,12 +495,14 @@ def _check_settings(
         raise ValueError(f"max_runs is 1 at least, not {max_runs}")
     if on_disconnect not in ("cancel", "continue"):
         raise ValueError(f"on_disconnect is 'cancel' or 'continue', not {on_disconnect!r}")
+    if max_body_bytes < 1:
+        raise ValueError(f"max_body_bytes is 1 at least, not {max_body_bytes}")
 
 
 def _check_seconds(**settings: float | None) -> None:
     for name, seconds in settings.items():
         if seconds is not None and not seconds > 0:
-            raise ValueError(f"{name} is a number of seconds above 0, not {seconds}")
+            raise ValueError(f"{name} is a number of seconds above 0, or None, not {seconds}")
 
 
 def _check_origin(origin: str) -> None:

@@ -28,7 +28,7 @@ from aguia.server.run import InvalidAnswer, Run
 from aguia.server.speaker import meant_error
 from aguia.server.stream import EventStream
 
-__all__ = ["Agent", "Execution", "check_agent", "run_agent"]
+__all__ = ["Agent", "Execution", "check_agent", "check_limits", "run_agent"]
 
 Agent: TypeAlias = Callable[[Run], Awaitable[Any] | AsyncIterable[Any] | Iterable[Any]]
 """What is served: takes the run and returns a coroutine, or an iterator of events.
@@ -61,6 +61,20 @@ def check_agent(agent: Any) -> None:
         ) from None
 
 
+def check_limits(
+    *, capacity: int, deadline: float | None, max_steps: int | None, grace: float
+) -> None:
+    """Raise `ValueError` for limits that no run could keep."""
+    if capacity < 0:
+        raise ValueError(f"capacity is a number of events, 0 at least, not {capacity}")
+    if deadline is not None and not deadline > 0:
+        raise ValueError(f"deadline is a number of seconds above 0, or None, not {deadline}")
+    if max_steps is not None and max_steps < 0:
+        raise ValueError(f"max_steps is 0 at least, or None, not {max_steps}")
+    if not grace >= 0:
+        raise ValueError(f"grace is a number of seconds, 0 at least, not {grace}")
+
+
 @dataclass(frozen=True, slots=True)
 class _Failure:
     """How the run fails: what the client is told."""
@@ -84,6 +98,8 @@ class Execution:
         expose_errors: whether the client is told an exception's type and words.
         flatten_for_old_clients: see `Producer`.
 
+    Raises `ValueError` for a limit that can't be right.
+
     `events` is the stream to read, `drive` the coroutine to run beside it.
     """
 
@@ -100,6 +116,7 @@ class Execution:
         expose_errors: bool = False,
         flatten_for_old_clients: bool = True,
     ) -> None:
+        check_limits(capacity=capacity, deadline=deadline, max_steps=max_steps, grace=grace)
         self._agent = agent
         self._deadline = deadline
         self._grace = grace

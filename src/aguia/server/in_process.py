@@ -16,7 +16,7 @@ from aguia.codec.json import encode
 from aguia.protocol.capabilities import AgentCapabilities
 from aguia.protocol.errors import InputRejected, InvalidInput
 from aguia.protocol.input import RunAgentInput
-from aguia.server.execution import Agent, Execution, check_agent
+from aguia.server.execution import Agent, Execution, check_agent, check_limits
 from aguia.server.intake import declaration, read_input
 from aguia.server.writers import SseWriter
 
@@ -53,8 +53,7 @@ class InProcess:
         flatten_for_old_clients: bool = True,
     ) -> None:
         check_agent(agent)
-        if deadline is not None and not deadline > 0:
-            raise ValueError(f"deadline is a number of seconds above 0, not {deadline}")
+        check_limits(capacity=capacity, deadline=deadline, max_steps=max_steps, grace=grace)
         self._agent = agent
         self._capabilities = None if capabilities is None else declaration(capabilities)
         self._settings: dict[str, Any] = {
