@@ -121,6 +121,24 @@ async def test_name_and_password_of_the_url_travel_as_a_header() -> None:
     assert request.headers["host"] == "agent.example"
 
 
+@pytest.mark.parametrize("of_client", [False, True])
+async def test_an_explicit_header_is_not_replaced_by_what_the_url_holds(of_client: bool) -> None:
+    script = Script(reply())
+    given = {"authorization": "Bearer t"}
+    async with (
+        httpx.AsyncClient(
+            transport=httpx.MockTransport(script), headers=given if of_client else None
+        ) as client,
+        HttpAgent(
+            "http://me:pass@agent.example/run", client=client, headers={} if of_client else given
+        ) as agent,
+    ):
+        await collect(agent)
+    (request,) = script.requests
+    assert request.headers.get_list("authorization") == ["Bearer t"]
+    assert str(request.url) == "http://agent.example/run"
+
+
 async def test_the_callers_client_brings_its_own_headers_and_authentication() -> None:
     script = Script(reply())
     async with (
@@ -701,16 +719,49 @@ def moved(status: int, location: str) -> httpx.Response:
 @pytest.mark.parametrize("location", ["/v2?x=1", "http://agent.example/v2?x=1", "v2?x=1"])
 async def test_a_moved_agent_is_followed_with_the_whole_request(status: int, location: str) -> None:
     script = Script(moved(status, location), reply(*HELLO))
-    async with scripted(script, headers={"Authorization": "Bearer t", "X-Key": "k"}) as agent:
+    headers = {"Authorization": "Bearer t", "X-Key": "k", "Cookie": "id=1; b=2"}
+    async with scripted(script, headers=headers) as agent:
         await collect(agent)
         assert agent.messages[-1].content == "Olá, águia"
     first, second = script.requests
     assert second.method == "POST"
     assert str(second.url) == "http://agent.example/v2?x=1"
     assert second.content == first.content
-    for name in ("content-type", "accept", "authorization", "x-key"):
+    for name in ("content-type", "accept", "authorization", "x-key", "cookie"):
         assert second.headers[name] == first.headers[name]
     assert second.extensions["timeout"] == first.extensions["timeout"]
+
+
+@pytest.mark.parametrize("how", ["headers", "client", "jar"])
+async def test_cookies_go_along_as_they_were_given(how: str) -> None:
+    """A header as it is; what is in the client's jar as the agent has changed it."""
+    answer = httpx.Response(307, headers={"location": "/v2", "set-cookie": "id=2; Path=/"})
+    script = Script(answer, reply())
+    async with (
+        httpx.AsyncClient(
+            transport=httpx.MockTransport(script),
+            headers={"Cookie": "id=1"} if how == "client" else None,
+        ) as client,
+        HttpAgent(
+            "http://agent.example/run",
+            client=client,
+            headers={"cookie": "id=1"} if how == "headers" else None,
+        ) as agent,
+    ):
+        if how == "jar":
+            client.cookies.set("id", "1", domain="agent.example")
+        await collect(agent)
+    sent = [request.headers.get_list("cookie") for request in script.requests]
+    assert sent == [["id=1"], ["id=2" if how == "jar" else "id=1"]]
+
+
+async def test_a_cookie_does_not_come_back_once_it_was_left_out() -> None:
+    """Of the agent's own origin again, on the way by another's."""
+    there = moved(307, "http://other.example/")
+    script = Script(there, moved(307, "/more"), moved(307, "http://agent.example/run"), reply())
+    async with scripted(script, headers={"Cookie": "id=1"}) as agent:
+        await collect(agent)
+    assert ["cookie" in request.headers for request in script.requests] == [True, *[False] * 3]
 
 
 async def test_a_moved_agent_is_followed_over_a_socket() -> None:

@@ -102,7 +102,8 @@ class HttpTransport:
 
     An agent that has moved for good or for now (308, 307) is followed with the whole request,
     though never from HTTPS to HTTP, and without credentials to another host. What a URL holds
-    besides its host and path (name and password, query) is sent and never shown in an error.
+    besides its host and path (name and password, query) is sent and never shown in an error. Of
+    several credentials `auth` counts, else an `Authorization` among the headers, else the URL's.
 
     Args:
         url: where the agent is.
@@ -251,7 +252,7 @@ class HttpTransport:
         """What to authenticate the request with; its URL is rid of what it holds of that."""
         auth: Any = httpx.USE_CLIENT_DEFAULT if self._auth is None else self._auth
         if request.url.userinfo:
-            if self._auth is None:
+            if self._auth is None and "authorization" not in request.headers:
                 # As a header, so that whoever logs the URLs of requests logs no password.
                 auth = httpx.BasicAuth(request.url.username, request.url.password)
             request.url = request.url.copy_with(userinfo=b"")
@@ -324,9 +325,17 @@ class HttpTransport:
             if not _trusts(request.url, moved.url):
                 auth = None
                 _strip(moved)
+            elif (cookie := self._given_cookie()) and request.headers.get("cookie") == cookie:
+                # httpx leaves it out of every request that follows, and knows only its own.
+                moved.headers["cookie"] = cookie
             request = moved
             response = await self._send(request, auth)
         return response
+
+    def _given_cookie(self) -> str | None:
+        """The cookies that the caller gave as a header, other than those of the client's jar."""
+        given: str | None = httpx.Headers(self._headers).get("cookie")
+        return given or self._http().headers.get("cookie")
 
     async def _send(self, request: httpx.Request, auth: Any) -> httpx.Response:
         where = shown_url(request.url)
