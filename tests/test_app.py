@@ -954,10 +954,17 @@ async def no_parameter() -> None: ...
 async def asgi(scope: Any, receive: Any, send: Any) -> None: ...
 
 
-@pytest.mark.parametrize("agent", [no_parameter, asgi])
-async def test_what_no_run_can_call_is_refused_at_once(agent: Any) -> None:
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        (no_parameter, "can't be called with one argument"),
+        (asgi, "this is an ASGI application"),
+        (Starlette(), "this is an ASGI application"),
+    ],
+)
+async def test_what_no_run_can_call_is_refused_at_once(agent: Any, said: str) -> None:
     for made in (AgentApp, InProcess):
-        with pytest.raises(TypeError, match="can't be called with one argument"):
+        with pytest.raises(TypeError, match=said):
             made(agent)
     app = AgentApp(functools.partial(asgi, receive=None, send=None))
     assert app.running == 0

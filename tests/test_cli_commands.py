@@ -360,6 +360,12 @@ def test_starting_up_loads_no_server_client_or_renderer() -> None:
             2,
             "takes a Run, and nothing() can't be called with one argument: too many",
         ),
+        (
+            "web:app",
+            2,
+            "'web:app' is an ASGI application, which a server of its own runs: uvicorn web:app",
+        ),
+        ("web:plain", 2, "is an ASGI application"),
         ("agents.py:agent", 2, "leave out .py: an agent is named as a module, agents:agent"),
         ("agents.py", 2, "leave out .py"),
         (
@@ -380,6 +386,11 @@ def test_what_cannot_be_served_is_said_in_one_line(
 ) -> None:
     (agents / "broken.py").write_text("\n1 / 0\n")
     (agents / "odd.py").write_text("async def nothing(): ...\n")
+    (agents / "web.py").write_text(
+        "from starlette.applications import Starlette\n"
+        "app = Starlette()\n"
+        "async def plain(scope, receive, send): ...\n"
+    )
     (agents / "crooked.py").write_text("def (:\n")
     (agents / "needy.py").write_text("import not_installed\n")
     if code == 0:

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aguia.cli.words import plural
 from aguia.server import Agent, AgentApp, Agents, GracefulServer
+from aguia.server.execution import is_asgi
 
 __all__ = [
     "GRACE_SECONDS",
@@ -170,6 +171,11 @@ def load(name: str, **settings: Unpack[_Settings]) -> AgentApp | Agents:
         raise _no_agent(
             f"'{name}' is {_kind(value)}; an agent is a function that takes a Run, or an AgentApp"
         )
+    if _is_asgi(value):
+        raise _no_agent(
+            f"'{name}' is an ASGI application, which a server of its own runs: uvicorn"
+            f" {module_name}:{attribute}"
+        )
     try:
         app = _app(cast(Agent, value), settings)
     except TypeError as error:
@@ -187,6 +193,13 @@ def _app(agent: Agent, settings: _Settings) -> AgentApp:
         return AgentApp(agent, **settings)
     except ValueError as error:
         raise StartError(str(error), code=2) from error
+
+
+def _is_asgi(value: Callable[..., Any]) -> bool:
+    try:
+        return is_asgi(inspect.signature(value))
+    except (TypeError, ValueError):
+        return False  # of what is written in C there may be nothing to see
 
 
 def _is_plain(value: Any) -> bool:

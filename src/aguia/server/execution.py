@@ -54,11 +54,20 @@ def check_agent(agent: Any) -> None:
     try:
         signature.bind(object())
     except TypeError as error:
+        if is_asgi(signature):
+            raise TypeError(
+                "an agent is a function that takes a Run, and this is an ASGI application"
+            ) from None
         name = getattr(agent, "__qualname__", type(agent).__name__)
         raise TypeError(
             f"an agent is a function that takes a Run, and {name}{signature} can't be called with "
             f"one argument: {error}"
         ) from None
+
+
+def is_asgi(signature: inspect.Signature) -> bool:
+    """Whether this is how an ASGI application is called, such as FastAPI's and Starlette's."""
+    return list(signature.parameters) == ["scope", "receive", "send"]
 
 
 def check_limits(
