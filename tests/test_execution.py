@@ -938,3 +938,14 @@ async def test_what_a_client_calls_its_run_writes_no_lines_into_the_log(
     await record(agent, run_input(runId="r\x1b]0;x\x07\nERROR: forged"), fails=True)
     for line in caplog.messages:
         assert line.isprintable()
+
+
+@pytest.mark.parametrize("text", ['data: {"type":"CUSTOM"}\n\n', "Hello.", b"{}"])
+async def test_text_is_no_event_and_it_is_said_what_is(
+    text: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def agent(run: Run) -> AsyncIterator[Any]:
+        yield text
+
+    assert (await record(agent, fails=True)).terminal == event("RUN_ERROR", message=GENERIC)
+    assert "give the event itself, not its encoded text; text alone is said by" in caplog.text

@@ -93,9 +93,10 @@ def test_an_agent_that_writes_its_own_events_may_restate_the_start() -> None:
     """RUN-4: as the first thing that it says, and of the same run."""
     start = {"type": "RUN_STARTED", "threadId": "thread", "runId": "run"}
     assert Writer().producer.emit_foreign(start) == []
-    for changed in ({"runId": "other"}, {"threadId": "other"}):
-        with pytest.raises(SequenceViolation, match="RUN-4"):
-            Writer().producer.emit_foreign(start | changed)
+    for member, asked in (("runId", "run"), ("threadId", "thread")):
+        said = f"its {member} 'other' is not the input's, '{asked}'.*RUN-4"
+        with pytest.raises(SequenceViolation, match=said):
+            Writer().producer.emit_foreign(start | {member: "other"})
     writer = Writer()
     writer.producer.emit(custom())
     with pytest.raises(SequenceViolation, match="RUN-4"):
@@ -331,6 +332,11 @@ def test_a_foreign_event_is_judged_like_a_peers(event: dict[str, Any], rule: str
     [
         ("TEXT_MESAGE_CHUNK", "did you mean TEXT_MESSAGE_CHUNK?"),
         ("state_snapshot", "did you mean STATE_SNAPSHOT?"),
+        ("THINKING_START", "has retired this event; use REASONING_START"),
+        ("THINKING_END", "use REASONING_END"),
+        ("THINKING_TEXT_MESSAGE_START", "use REASONING_MESSAGE_START"),
+        ("THINKING_TEXT_MESSAGE_CONTENT", "use REASONING_MESSAGE_CONTENT"),
+        ("THINKING_TEXT_MESSAGE_END", "use REASONING_MESSAGE_END"),
         ("SHINY", "use CUSTOM for your own"),
     ],
 )

@@ -24,6 +24,7 @@ from aguia.codec.json import (
 from aguia.conversation.live import LiveState
 from aguia.conversation.patch import PatchError, apply
 from aguia.pipeline.chunks import CHUNKS, ChunkExpander
+from aguia.pipeline.compatibility import RETIRED
 from aguia.pipeline.downgrade import for_client_without_version
 from aguia.pipeline.enforcement import enforce_event
 from aguia.pipeline.verification import Family, OpenItem, Phase, Verifier
@@ -78,6 +79,8 @@ __all__ = ["Producer"]
 _logger: Final = logging.getLogger("aguia")
 
 _TYPES: Final = frozenset(event.type for event in get_args(Event))
+
+_RETIRED: Final = {each.shape: each.replacement for each in RETIRED if each.replacement in _TYPES}
 
 _UNDESCRIBED: Final = "the protocol does not describe this event; use CUSTOM for your own"
 
@@ -300,12 +303,23 @@ class Producer:
         self._emit(event, operations)
 
     def _restates(self, event: RunStartedEvent) -> bool:
-        """Whether an agent that writes its own events begins with the start that was emitted."""
-        return (
-            self._fresh
-            and event.run_id == self.input.run_id
-            and event.thread_id == self.input.thread_id
-        )
+        """Whether an agent that writes its own events begins with the start that was emitted.
+
+        Raises `SequenceViolation` for a start of another run, while this one goes on.
+        """
+        if self._verifier.phase is Phase.ACTIVE:
+            for member, its, asked in (
+                ("threadId", event.thread_id, self.input.thread_id),
+                ("runId", event.run_id, self.input.run_id),
+            ):
+                if its != asked:
+                    raise SequenceViolation(
+                        f"its {member} '{its[:80]}' is not the input's, '{asked[:80]}', so it "
+                        "would begin another run, and this one has not ended",
+                        rule="RUN-4",
+                        event_type=event.type,
+                    )
+        return self._fresh
 
     def _emit(self, event: Event, operations: JsonPatch | None = None) -> None:
         """Take the event, and let it out; with `operations` it tells what `state` has become."""
@@ -554,8 +568,14 @@ def _checked(event: Event | Mapping[str, Any]) -> Event:
 
 
 def _refuse_unknown_type(type_: Any) -> None:
-    """Raise `MalformedEvent` for a type of event that there is not, naming the one it is like."""
+    """Raise `MalformedEvent` for a type of event that there is not, with the one that is meant."""
     if isinstance(type_, str) and type_ not in _TYPES:
+        if type_ in _RETIRED:
+            raise MalformedEvent(
+                f"the protocol has retired this event; use {_RETIRED[type_]}",
+                rule="PROC-13",
+                event_type=type_,
+            )
         meant = get_close_matches(type_[:80].upper(), _TYPES, 1, 0.8)
         raise MalformedEvent(
             f"there is no such event; did you mean {meant[0]}?" if meant else _UNDESCRIBED,

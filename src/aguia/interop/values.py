@@ -44,8 +44,11 @@ def plain_event(event: Any) -> dict[str, Any]:
         value = plain if plain is not event else plain_value(event)
         if isinstance(value, dict):
             return value
+    advice = ""
+    if isinstance(event, str | bytes):
+        advice = ": give the event itself, not its encoded text; text alone is said by run.say"
     raise TypeError(
-        f"an event is a typed event, a dictionary or a model, not {type(event).__name__}"
+        f"an event is a typed event, a dictionary or a model, not {type(event).__name__}{advice}"
     )
 
 
