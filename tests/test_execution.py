@@ -482,9 +482,16 @@ async def test_a_run_error_is_what_the_client_is_told(
         async with run.text():
             raise error
 
-    recorded = await record(agent, fails=True)
+    with caplog.at_level(logging.INFO, "aguia.server"):
+        recorded = await record(agent, fails=True)
     assert recorded.terminal == event("RUN_ERROR", **expected)
-    assert not [each for each in caplog.records if each.levelno == logging.ERROR]
+    [end] = caplog.records
+    code = expected.get("code")
+    assert vars(end)["outcome"] == "error"
+    assert vars(end).get("code") == code
+    said = f"error '{code}' after" if code else "error after"
+    assert f"run run of thread thread: {said} 4 events" in end.getMessage()
+    assert "No paper" not in caplog.text
 
 
 @pytest.mark.parametrize("in_group", [False, True])

@@ -21,7 +21,7 @@ from aguia.pipeline.warn import log_warning
 from aguia.producer import Producer
 from aguia.protocol.common import UNSET
 from aguia.protocol.errors import ProtocolViolation, printable
-from aguia.protocol.events import Event, RunFinishedEvent
+from aguia.protocol.events import Event, RunErrorEvent, RunFinishedEvent
 from aguia.protocol.input import RunAgentInput
 from aguia.protocol.outcomes import RunFinishedCancelledOutcome, RunFinishedInterruptOutcome
 from aguia.server.run import InvalidAnswer, Run
@@ -339,18 +339,23 @@ class Execution:
             ended = "success" if terminal.outcome is UNSET else terminal.outcome.type
         if ended == "success":
             self._warn_of_forgotten_calls()
+        extra: dict[str, Any] = {
+            **self.run.ids,
+            "outcome": ended,
+            "events": self.events.count,
+            "seconds": seconds,
+        }
+        if isinstance(terminal, RunErrorEvent) and terminal.code is not UNSET:
+            # Its words are for the client; its code is what tells failures apart.
+            extra["code"] = printable(terminal.code[:80])
+            ended = f"{ended} '{extra['code']}'"
         _logger.info(
             "%s: %s after %d events in %.3f s",
             self.run.label,
             ended,
             self.events.count,
             seconds,
-            extra={
-                **self.run.ids,
-                "outcome": ended,
-                "events": self.events.count,
-                "seconds": seconds,
-            },
+            extra=extra,
         )
 
 

@@ -183,7 +183,7 @@ class Run(Speaker):
         """`thread_id` and `run_id` for a log record's `extra`, as `label` has them.
 
         The records of `aguia.server` about a run carry them, and the one that tells of its end
-        `outcome`, `events` and `seconds` besides.
+        `outcome`, `events` and `seconds` besides, and `code` where it failed with one.
         """
         return {
             "thread_id": printable(self.thread_id[:80]),
