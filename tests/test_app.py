@@ -290,6 +290,7 @@ MESSAGE = {"id": "m", "role": "user", "content": "Hi"}
         (b"[]", "", "an array where a run input"),
         (b'"text"', "", "a string where a run input"),
         (b"\xff\xfe", "", "not UTF-8"),
+        (b"\xef\xbb\xbf" + input_body(), "", "the body begins with a byte order mark"),
         (b'{"a": NaN}', "", "NaN"),
         (b'{"a": 1e999}', "", "out of range"),
         (b'{"a": ' + b"1" * 5000 + b"}", "", "digits"),

@@ -105,6 +105,7 @@ def test_a_frame_is_one_object_and_nothing_else(frame: bytes) -> None:
         (custom(b"1e400"), "the number 1e400 is out of range"),
         (custom(b"9" * 5000), "the number 999999999999999999999999… has more than 4300 digits"),
         (custom(b'"\xff"'), "not UTF-8: invalid start byte at byte 37"),
+        (b"\xef\xbb\xbf" + custom(b"1"), "begins with a byte order mark"),
         (custom(b"oops"), 'at character 36, near \'TOM","name":"n","value":oops}\''),
         (custom(b"1") + b"tail", "Extra data at character 38, near"),
         (b"[]", "holds an array where one event, a JSON object, belongs"),

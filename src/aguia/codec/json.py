@@ -114,6 +114,12 @@ def parse_object(frame: bytes, max_depth: int = MAX_DEPTH) -> dict[str, Any]:
         raise DecodeError(
             f"the frame is not UTF-8: {error.reason} at byte {error.start}", rule="HTTP-2"
         ) from None
+    if text.startswith("\ufeff"):
+        raise DecodeError(
+            "the frame begins with a byte order mark, which JSON does not have: write it in UTF-8 "
+            "without one",
+            rule="HTTP-2",
+        )
     if nests_deeper_than(frame, max_depth):
         raise DecodeError(f"the frame nests deeper than {max_depth} levels", rule=None)
     try:
