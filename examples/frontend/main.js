@@ -69,10 +69,14 @@ async function carryOut(callId) {
 }
 
 // A run, and the runs that follow it while the agent waits for what its calls came to. A run that
-// the agent ends with an error is no exception here: the client hands over the event.
+// the agent ends with an error is no exception here: the client hands over the event. It does so
+// as well for a run that the person has stopped, which is no failure.
+
+let stopped = false;
 
 async function run(resume) {
   setRunning(true);
+  stopped = false;
   showError("");
   keep();
   try {
@@ -83,15 +87,15 @@ async function run(resume) {
         { tools: offered, resume },
         {
           onRunFinishedEvent: ({ pendingToolCallIds = [] }) => void (pending = pendingToolCallIds),
-          onRunErrorEvent: ({ event }) => showError(event.message),
+          onRunErrorEvent: ({ event }) => stopped || showError(event.message),
         },
       );
       results = (await Promise.all(pending.map(carryOut))).flat();
       agent.addMessages(results);
       resume = undefined;
-    } while (results.length > 0);
+    } while (results.length > 0 && !stopped);
   } catch (error) {
-    showError(`The run failed: ${error.message}`);
+    if (!stopped) showError(`The run failed: ${error.message}`);
   }
   setRunning(false);
   keep();
@@ -203,7 +207,10 @@ byId("composer").addEventListener("submit", (event) => {
 byId("examples").addEventListener("click", ({ target }) => {
   if (target.matches("button")) say(target.textContent);
 });
-byId("stop").addEventListener("click", () => agent.abortRun());
+byId("stop").addEventListener("click", () => {
+  stopped = true;
+  agent.abortRun();
+});
 byId("new").addEventListener("click", () => {
   sessionStorage.clear();
   location.reload();
