@@ -13,7 +13,6 @@ __all__ = [
     "MAX_SAFE_INTEGER",
     "PROTOCOL_VERSION",
     "UNSET",
-    "Constants",
     "Count",
     "JsonValue",
     "Metadata",
