@@ -101,6 +101,8 @@ class Producer:
             before versions existed, gets tool results as text, with a warning when parts are
             lost (TOOL-11), an outcome that does not list the pending calls (FRONT-4), and no
             empty deltas of text and reasoning.
+        judged: whether the input has been judged and is nobody else's to change: its state is
+            taken as it is then, which for a large one is most of what a short run costs.
 
     Attributes:
         interrupts: what the run has asked of the outside so far; it has to end with them.
@@ -117,6 +119,7 @@ class Producer:
         *,
         plain: Callable[[Any], Any] = copy_value,
         flatten_for_old_clients: bool = True,
+        judged: bool = False,
     ) -> None:
         self.input = input
         self._flattens = flatten_for_old_clients and input.protocol_version is UNSET
@@ -127,7 +130,8 @@ class Producer:
         self._activities: dict[str, dict[str, Any]] = {}
         self._openers: dict[tuple[Family, str], tuple[Any, ...]] = {}
         self.interrupts: list[Interrupt] = []
-        self._state = LiveState({} if input.state is UNSET else copy_value(input.state), plain)
+        state = {} if input.state is UNSET else input.state
+        self._state = LiveState(state if judged else copy_value(state), plain)
         self._unanswered: dict[str, str] = {}  # the names of the tools by the calls' ids
         self._stated_answers: set[str] = set()
         self._answered: set[str] = set()

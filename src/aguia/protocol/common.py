@@ -72,7 +72,7 @@ class Constants(StructMeta):
     # Type checkers see a member with a default instead, and check the other arguments as ever.
     if not TYPE_CHECKING:
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: D102
+        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
             return super().__call__(*args, **{**cls._constants, **kwargs})
 
         @property

@@ -252,7 +252,9 @@ class AgentApp:
             return
         except ClientDisconnect:
             return
-        execution = Execution(self._agent, run_input, principal=principal, **self._settings)
+        execution = Execution(
+            self._agent, run_input, principal=principal, judged=True, **self._settings
+        )
         self._busy[key] += 1
         self._runs.add(execution)
         self._idle.clear()

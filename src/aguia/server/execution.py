@@ -105,7 +105,7 @@ class Execution:
             one more, which is not sent.
         grace: seconds that the agent has to stop in when it is cancelled.
         expose_errors: whether the client is told an exception's type and words.
-        flatten_for_old_clients: see `Producer`.
+        flatten_for_old_clients, judged: see `Producer`.
 
     Raises `ValueError` for a limit that can't be right.
 
@@ -124,6 +124,7 @@ class Execution:
         grace: float = 5.0,
         expose_errors: bool = False,
         flatten_for_old_clients: bool = True,
+        judged: bool = False,
     ) -> None:
         check_limits(capacity=capacity, deadline=deadline, max_steps=max_steps, grace=grace)
         self._agent = agent
@@ -133,7 +134,10 @@ class Execution:
         self._loop = asyncio.get_running_loop()
         self._cancel_asked = asyncio.Event()
         self._producer = Producer(
-            input, plain=plain_value, flatten_for_old_clients=flatten_for_old_clients
+            input,
+            plain=plain_value,
+            flatten_for_old_clients=flatten_for_old_clients,
+            judged=judged,
         )
         self.events: EventStream = EventStream(capacity)
         self.run: Run = Run(
