@@ -48,7 +48,7 @@ from support_cli import aguia
 from support_openai import Answer, FakeModel, calls, says
 from support_server import serve
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.unmeasured, pytest.mark.anyio]
 
 EXAMPLES: Final = REPOSITORY / "examples"
 SECONDS: Final = 30.0

@@ -20,7 +20,10 @@ from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
 from support import REPOSITORY, require_chromium, require_frontend
 from support_docs import blocks_of, commands_of
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="a server that Ctrl-C ends")
+pytestmark = [
+    pytest.mark.unmeasured,
+    pytest.mark.skipif(os.name != "posix", reason="a server that Ctrl-C ends"),
+]
 
 EXAMPLE: Final = REPOSITORY / "examples" / "frontend"
 SECONDS: Final = 15.0

@@ -25,6 +25,8 @@ import pytest
 import aguia
 from support import REPOSITORY
 
+pytestmark = pytest.mark.unmeasured
+
 SECONDS: Final = 100.0
 
 SOURCE: Final = REPOSITORY / "src"
