@@ -108,6 +108,8 @@ def described(place: str, name: str, value: Any) -> list[str]:
     """The directives, as lines, that document one name of a module."""
     if inspect.isclass(value):
         lines = [f".. autoclass:: {place}.{name}", ""]
+        if any(map(is_shown, value.__bases__)):
+            lines.insert(1, "   :show-inheritance:")
         bases = value.__mro__[1:]
         public = [base for base in bases if base in public_values()]
         hidden = [
@@ -140,6 +142,11 @@ def public_values() -> list[Any]:
 def is_hidden(base: type) -> bool:
     """Whether a class is of this package and has no public name."""
     return base.__module__.partition(".")[0] == "aguia" and base not in public_values()
+
+
+def is_shown(base: type) -> bool:
+    """Whether it says anything about a class that it has this base."""
+    return base is not object and not is_hidden(base)
 
 
 def assignment(name: str, value: Any) -> tuple[str, str]:
@@ -260,9 +267,9 @@ def skip_internal(
     return True if member in INTERNAL.get(owner, ()) else None
 
 
-def hide_object(app: Sphinx, name: str, value: Any, options: Any, bases: list[Any]) -> None:
-    """Leave out the base that every class has."""
-    bases[:] = [base for base in bases if base is not object and not is_hidden(base)] or bases
+def hide_bases(app: Sphinx, name: str, value: Any, options: Any, bases: list[Any]) -> None:
+    """Leave out bases without a public name."""
+    bases[:] = [base for base in bases if is_shown(base)]
 
 
 def plain(annotation: ast.expr) -> ast.expr:
@@ -283,6 +290,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", keep, priority=100)
     app.connect("autodoc-process-docstring", put_back, priority=600)
     app.connect("autodoc-process-docstring", plural_of_code, priority=700)
-    app.connect("autodoc-process-bases", hide_object)
+    app.connect("autodoc-process-bases", hide_bases)
     app.connect("autodoc-skip-member", skip_internal)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
