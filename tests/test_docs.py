@@ -30,6 +30,9 @@ IN_A_COPY: Final = {"CONTRIBUTING.md"}
 NOT_COPIED: Final = (".*", "__pycache__", "build", "dist", "htmlcov", "node_modules")
 
 
+POSIX: Final = pytest.mark.skipif(os.name != "posix", reason="commands as a POSIX shell has them")
+
+
 @pytest.fixture(scope="module")
 def origin() -> Iterator[Origin]:
     with origin_of_terminals() as origin:
@@ -42,7 +45,15 @@ def terminal(origin: Origin) -> Iterator[Callable[..., Terminal]]:
         yield start
 
 
-@pytest.mark.skipif(os.name != "posix", reason="commands as a POSIX shell has them")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder that a page runs in."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    return folder
+
+
+@POSIX
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("name", sorted(PAGES.keys() - RUN_ELSEWHERE))
 def test_its_blocks_run(name: str, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
@@ -225,21 +236,21 @@ WRONG: Final = {
 }
 
 
-@pytest.mark.skipif(os.name != "posix", reason="commands as a POSIX shell has them")
+@POSIX
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("what", RIGHT)
-def test_a_right_page_passes(what: str, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
+def test_a_right_page_passes(
+    what: str, terminal: Callable[..., Terminal], folder: Path, tmp_path: Path
+) -> None:
     run_page(page_of(tmp_path, *RIGHT[what]), "page.md", folder, terminal)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="commands as a POSIX shell has them")
+@POSIX
 @pytest.mark.unmeasured
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_page_fails(what: str, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
+def test_a_wrong_page_fails(
+    what: str, terminal: Callable[..., Terminal], folder: Path, tmp_path: Path
+) -> None:
     page = page_of(tmp_path, *WRONG[what])
     with pytest.raises((AssertionError, ValueError, SyntaxError, pytest.fail.Exception)):
         run_page(page, "page.md", folder, terminal)

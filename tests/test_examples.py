@@ -29,6 +29,7 @@ from aguia import (
     FunctionCall,
     HttpAgent,
     ImagePart,
+    Interrupt,
     ReasoningMessage,
     StateDeltaEvent,
     SystemMessage,
@@ -287,12 +288,18 @@ async def test_what_a_person_answers_goes_with_the_call(
     assert answer.content == "The person does not want it sent. Too late."
 
 
+async def invitation(agui_client: ClientFactory, url: str) -> tuple[Agent, Interrupt]:
+    """A client, and what the agent has asked it before it sends anything."""
+    agent = watched(agui_client, url)
+    [asked] = (await agent.ask("Invite Ana.")).interrupts
+    return agent, asked
+
+
 async def test_a_person_who_leaves_the_question_sends_nothing(
     approval: Server, agui_client: ClientFactory
 ) -> None:
     before = approval.printed
-    agent = watched(agui_client, approval.url)
-    [asked] = (await agent.ask("Invite Ana.")).interrupts
+    agent, asked = await invitation(agui_client, approval.url)
     result = await agent.ask(resume={asked.id: CANCEL})
     assert result.text == "Then I leave it."
     assert agent.messages[-2].content == "The person did not decide."
@@ -304,8 +311,7 @@ async def test_a_question_without_an_answer_is_asked_again(
 ) -> None:
     """INT-5: also for a client that has forgotten that it was asked."""
     before = approval.printed
-    agent = watched(agui_client, approval.url)
-    [asked] = (await agent.ask("Invite Ana.")).interrupts
+    agent, asked = await invitation(agui_client, approval.url)
     forgetful = watched(agui_client, approval.url, messages=list(agent.messages))
     result = await forgetful.ask("And?")
     assert [each.id for each in result.interrupts] == [asked.id]
@@ -316,8 +322,7 @@ async def test_an_answer_of_another_form_is_refused(
     approval: Server, agui_client: ClientFactory
 ) -> None:
     before = approval.printed
-    agent = watched(agui_client, approval.url)
-    [asked] = (await agent.ask("Invite Ana.")).interrupts
+    agent, asked = await invitation(agui_client, approval.url)
     await events_of(agent, resume={asked.id: "yes"}, force=True)
     assert agent.error is not None
     assert agent.error.code == "invalid-answer"
